@@ -398,8 +398,8 @@ static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     value a = lower_array(s, e->a, f, guard);
     if (first && e->a->ref == REF_WRONG && !habits_find(e->a->name, FCPC_HABIT_NAME, NULL) &&
         !sema_nearest_name(s, e->a->name, f->m, f->def))
-        diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\") }, or as a table of the model", e->a->name,
-                  e->a->name);
+        diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\") }, or model { table %s = [1, 2] }", e->a->name,
+                  e->a->name, e->a->name);
     expr *const indices[] = {e->b, e->c, e->d};
     value at[3] = {{TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}};
     for (int i = 0; i < 3 && indices[i]; i++) at[i] = lower(s, indices[i], f, guard);
