@@ -398,7 +398,9 @@ static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     value a = lower_array(s, e->a, f, guard);
     if (first && e->a->ref == REF_WRONG && !habits_find(e->a->name, FCPC_HABIT_NAME, NULL) &&
         !sema_nearest_name(s, e->a->name, f->m, f->def))
-        diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\") }, or model { table %s = [1, 2] }", e->a->name,
+        diag_hint(s->d, e->integer > 1 ? "declare it: batch { field %s = file(\"%s.npy\") over heads, queries / 128, keys / 128 "
+                                         "}, or model { table %s = [[1, 2], [3, 4]] }"
+                                       : "declare it: batch { field %s = file(\"%s.npy\") }, or model { table %s = [1, 2] }", e->a->name,
                   e->a->name, e->a->name);
     expr *const indices[] = {e->b, e->c, e->d};
     value at[3] = {{TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}};
@@ -598,7 +600,9 @@ bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out) 
 }
 
 bool expr_field_argument(sema *s, const arg *param, const expr *e, bool score, figure *out) {
-    const uint32_t array = param->as || e->kind != EXPR_NAME ? ARRAY_ANY : sema_find_array(s, e->name);
+    if (param->as || e->kind != EXPR_NAME) return true;
+    uint32_t array = sema_find_array(s, e->name);
+    if (array == ARRAY_ANY) array = sema_unread_array(s, e->name);
     if (array == ARRAY_ANY) return true;
     mc_op op;
     if (!sema_is_bare(s, array)) {
