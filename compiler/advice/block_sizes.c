@@ -2,7 +2,8 @@
  *
  * Requires: blocks and tiles; to warn of idle ranks, the placement.
  * Gives: warnings, with a size of blocks that would do.
- * Cost: finding the tiles again for each smaller size that is tried.
+ * Cost: finding the tiles again for each smaller size that is tried, and placing them for a setting that gives ranks
+ *     tokens.
  */
 #include "compiler/advice/advise.h"
 #include "compiler/base/text.h"
@@ -74,46 +75,70 @@ static uint32_t size_for_all(uint64_t tokens, uint32_t ranks) {
     return (uint32_t)(size < FCP_CELL ? size : size / FCP_CELL * FCP_CELL);
 }
 
-/* Says which size of blocks would give every rank some. The program may have left the size open (block = auto). Then
- * sizes below a cell were not tried, because kernels compute whole cells; and a larger one was not chosen for its time
- * (compiler/auto/sizes.c). */
-static void hint_size(planning *x, uint32_t size) {
-    const char *why = !x->program->block_found ? ""
-                      : size < FCP_CELL ? "; block = auto tries none below 128, as kernels compute so much at a time"
-                                        : "; block = auto has not chosen it, as the plan would be slower";
-    diag_hint(x->d, "with plan.block = %u every rank gets some%s", size, why);
+/* Finds out whether every rank would get tokens with blocks of this size, or with tokens = equal. */
+static fcp_code try_fill(planning *x, uint32_t block, bool equal, bool *out_fills) {
+    struct fcpc_program changed = *x->program;
+    planning other = *x;
+    strategy_bare bare = {0};
+    fcpc_diagnostics *unheard = fcpc_diagnostics_new();
+    if (!unheard) return FCP_E_NO_MEMORY;
+    changed.equal |= equal;
+    other.program = &changed;
+    other.block = block;
+    other.d = unheard;
+    fcp_code code = advise_plan_again(x, &other, problem_check_time, strategy_place);
+    *out_fills = !code && !(code = strategy_count_bare(&other, &bare)) && !bare.idle && !bare.helping;
+    advise_end_again(x, &other);
+    fcpc_diagnostics_free(unheard);
+    return code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED ? code : FCP_OK;
 }
 
-/* Warns of ranks that compute for others, and have no tokens: the rest of a model has nothing to do there. */
-static void warn_helping(planning *x, uint32_t helping, uint32_t size) {
+/* Says what would give every rank some tokens: blocks of another size, or else tokens = equal. If the program leaves
+ * the size open (block = auto), it says why that is not chosen: sizes below a cell are not tried, because kernels
+ * compute whole cells, and a larger one was too slow (compiler/auto/sizes.c). Homes that are given, and strategies that
+ * auto has found, are not tried again. *out_hinted: something was said. */
+static fcp_code hint_filled(planning *x, bool *out_hinted) {
     const problem *p = x->problem;
     const struct fcpc_program *g = x->program;
-    diag_warning(x->d, planning_span(x, g->at[AT_RANKS]), "%u of %u ranks %s no tokens, and only compute%s for others",
-                 helping, p->ranks, helping == 1 ? "gets" : "get", helping == 1 ? "s" : "");
-    if (size) hint_size(x, size);
-    else if (g->layout == FCP_LAYOUT_PLANNED && !strategy_keeps_homes(g) && p->tokens >= p->ranks)
-        diag_hint(x->d, "plan.tokens = equal gives every rank as many");
-    else if (p->tokens < p->ranks)
-        diag_hint(x->d, "the batch has %llu token%s", (unsigned long long)p->tokens, text_plural(p->tokens));
+    const bool few = p->block_count < p->ranks && strategy_of(x)->by_block;
+    const uint32_t size = few ? size_for_all(p->tokens, p->ranks) : 0;
+    const bool again = !x->strategy && !g->strategy_found && !problem_is_unstructured(p);
+    const char *why = !g->block_found   ? ""
+                      : size < FCP_CELL ? "; block = auto tries none below 128, as kernels compute so much at a time"
+                                        : "; block = auto has not chosen it, as the plan would be slower";
+    bool fills = false;
+    fcp_code code = FCP_OK;
+    if (again && size) code = try_fill(x, size, false, &fills);
+    if (fills) diag_hint(x->d, "with plan.block = %u every rank gets some%s", size, why);
+    *out_hinted = fills;
+    if (code || fills || !again || g->equal || g->servers || g->layout != FCP_LAYOUT_PLANNED) return code;
+    code = try_fill(x, x->block, true, &fills);
+    if (fills) diag_hint(x->d, "with plan.tokens = equal every rank gets as many");
+    *out_hinted = fills;
+    return code;
 }
 
 fcp_code advise_idle_ranks(planning *x) {
     const problem *p = x->problem;
     strategy_bare bare;
+    bool hinted;
     fcp_code code = strategy_count_bare(x, &bare);
-    if (code) return code;
-    const uint32_t idle = bare.idle;
-    const bool few = p->block_count < p->ranks; /* else the strategy has no use for more ranks */
-    const char *gets = idle == 1 ? "gets" : "get", *plural = p->block_count == 1 ? "" : "s";
-    const uint32_t size = few && strategy_of(x)->by_block ? size_for_all(p->tokens, p->ranks) : 0;
-    span at = planning_span(x, x->program->at[AT_RANKS]);
-    if (bare.helping) warn_helping(x, bare.helping, size);
-    if (!idle) return FCP_OK;
-    if (few) diag_warning(x->d, at, "%u of %u ranks %s no tokens: the batch has only %u block%s", idle, p->ranks, gets,
-                          p->block_count, plural);
-    else diag_warning(x->d, at, "%u of %u ranks %s no tokens: %s has no use for more", idle, p->ranks, gets,
-                      strategy_names[x->program->strategy]);
-    if (size) hint_size(x, size);
-    else diag_hint(x->d, "they take part in the plan and compute nothing");
+    if (code || (!bare.idle && !bare.helping)) return code;
+    const uint32_t bare_ranks = bare.idle + bare.helping;
+    text said = {0};
+    text_printf(&said, "%u of %u ranks get%s no tokens", bare_ranks, p->ranks, bare_ranks == 1 ? "s" : "");
+    if (!bare.idle) text_printf(&said, ", and only compute%s for others", bare_ranks == 1 ? "s" : "");
+    else if (p->block_count < p->ranks) /* else the strategy has no use for more ranks */
+        text_printf(&said, ": the batch has only %u block%s", p->block_count, text_plural(p->block_count));
+    else text_printf(&said, ": %s has no use for more", strategy_names[x->program->strategy]);
+    if (bare.idle && bare.helping) text_printf(&said, "; %u of them compute for others", bare.helping);
+    code = said.failed ? FCP_E_NO_MEMORY : FCP_OK;
+    if (!code) diag_warning(x->d, planning_span(x, x->program->at[AT_RANKS]), "%.*s", (int)said.size, said.at);
+    text_free(&said);
+    if (!code) code = hint_filled(x, &hinted);
+    if (code || hinted) return code;
+    if (x->program->strategy_found)
+        diag_hint(x->d, "strategy = auto has found it: of the plans that were tried it is predicted to be fastest");
+    else diag_hint(x->d, "they take part in the plan%s", bare.idle ? " and compute nothing" : "");
     return FCP_OK;
 }

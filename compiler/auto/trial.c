@@ -41,6 +41,7 @@ bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fc
     if (c->block) out->block_found = g->block == BLOCK_AUTO, out->block = c->block;
     if (g->strategy != (fcp_strategy)STRATEGY_AUTO) return true; /* the program says all the rest */
     out->strategy = c->strategy;
+    out->strategy_found = true;
     out->coalesce = 1; /* of those that do not take it */
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
         if (strategy_takes(auto_divides_by(c), i)) *strategy_param_of(out, i) = auto_value(g, c, i);

@@ -13,6 +13,7 @@
 
 #include "compiler/cli/cmd.h"
 #include "compiler/base/diag.h"
+#include "compiler/syntax/words.h"
 
 const cmd_command_row cmd_commands[CMD_COUNT] = {
 #define X(id, name, function, synopsis, help) [CMD_##id] = {name, synopsis, help},
@@ -31,6 +32,69 @@ static const char *near_option(const char *name, size_t length) {
     const char *names[OPT_COUNT];
     for (int i = 0; i < OPT_COUNT; i++) names[i] = cmd_options[i].name;
     return diag_nearest(name, length, names, OPT_COUNT);
+}
+
+/* What other programs call an option or command, and how it is done here. */
+static const struct {
+    const char *words; /* separated by blanks */
+    const char *here;
+} option_habits[] =
+    {
+        {"v verbose debug", "--explain says what auto tried, and --dump what each pass made"},
+        {"V", "--version prints it"},
+        {"device", "run computes on the processor, and with --backend cuda on GPUs"},
+},
+  command_habits[] = {
+      {"build make plan", "fcpc FILE.fcp -o PLAN compiles; it takes no command"},
+      {"lint check validate test", "fcpc verify proves a plan, and fcpc fmt --check looks at a program's layout"},
+      {"draw plot view viz visualize render", "fcpc show draws masks and plans"},
+      {"bench benchmark predict simulate profile estimate",
+       "fcpc sim predicts how long a plan takes, and fcpc run measures it"},
+      {"trace", "fcpc sim --trace writes what it predicts, and fcpc run --trace what it measures"},
+      {"disasm inspect print cat info", "fcpc dump prints a plan, and compiling prints its figures"},
+      {"codegen kernels ptx cubin", "fcpc emit prints kernels"},
+      {"exec execute launch", "fcpc run executes a plan"},
+      {"format", "fcpc fmt lays out a program"},
+      {"why", "fcpc explain says why a query sees a key"},
+      {"server daemon", "fcpc serve plans for clients of a socket"},
+      {"version", "fcpc --version prints it"},
+};
+enum {
+    OPTION_HABITS = sizeof option_habits / sizeof *option_habits,
+    COMMAND_HABITS = sizeof command_habits / sizeof *command_habits
+};
+
+/* Is the word, of `length` bytes, one of a list that blanks separate? */
+static bool is_word_of(const char *words, const char *word, size_t length) {
+    for (size_t size; *words; words += size + (words[size] == ' ')) {
+        size = strcspn(words, " ");
+        if (size == length && memcmp(words, word, size) == 0) return true;
+    }
+    return false;
+}
+
+/* The error of an option that there is not. It may be a setting of the program, by its name here or elsewhere, or what
+ * other programs call an option; else the nearest option is named. */
+static fcp_code unknown_option(const char *dashes, const char *name, size_t length, fcp_error *err) {
+    const int shown = length < 100 ? (int)length : 100;
+    char key[40] = "";
+    for (size_t i = 0; i < length && length < sizeof key; i++) key[i] = name[i] == '-' ? '_' : name[i];
+    for (int k = 0; k < KEY_COUNT; k++)
+        if (words_same(words_keys[k].name, key))
+            return fcp_fail(err, FCP_E_USAGE, "unknown option %s%.*s; it is a setting of the program: -D %s.%s=...",
+                            dashes, shown, name, words_sections[words_keys[k].section], key);
+    for (int i = 0; i < OPTION_HABITS; i++)
+        if (is_word_of(option_habits[i].words, name, length))
+            return fcp_fail(err, FCP_E_USAGE, "unknown option %s%.*s; %s", dashes, shown, name, option_habits[i].here);
+    char *setting = length > 1 ? fcpc_habit(key, FCPC_HABIT_KEY, NULL) : NULL;
+    if (setting) {
+        fcp_fail(err, FCP_E_USAGE, "unknown option %s%.*s; in the program %.300s", dashes, shown, name, setting);
+        free(setting);
+        return FCP_E_USAGE;
+    }
+    const char *near = length > 1 ? near_option(name, length) : NULL;
+    if (near) return fcp_fail(err, FCP_E_USAGE, "unknown option %s%.*s; did you mean --%s?", dashes, shown, name, near);
+    return fcp_fail(err, FCP_E_USAGE, "unknown option %s%.*s; fcpc --help lists them", dashes, shown, name);
 }
 
 static const char *near_command(const char *name) {
@@ -85,19 +149,14 @@ static fcp_code read_option(int argc, char **argv, int *i, cmd_line *out, fcp_er
         size_t length = equals ? (size_t)(equals - name) : strlen(name);
         for (int o = 0; o < OPT_COUNT; o++)
             if (strlen(cmd_options[o].name) == length && memcmp(cmd_options[o].name, name, length) == 0) found = o;
-        if (found < 0) {
-            const char *near = near_option(name, length);
-            return fcp_fail(err, FCP_E_USAGE,
-                            near ? "unknown option --%.*s; did you mean --%s?" : "unknown option --%.*s",
-                            (int)(length < 100 ? length : 100), name, near);
-        }
+        if (found < 0) return unknown_option("--", name, length, err);
         if (equals) value = equals + 1;
         if (value && cmd_options[found].kind == CMD_FLAG)
             return fcp_fail(err, FCP_E_USAGE, "--%s takes no value", cmd_options[found].name);
     } else {
         for (int o = 0; o < OPT_COUNT; o++)
             if (cmd_options[o].letter && cmd_options[o].letter == arg[1]) found = o;
-        if (found < 0) return fcp_fail(err, FCP_E_USAGE, "unknown option -%.100s", arg + 1);
+        if (found < 0) return unknown_option("-", arg + 1, strcspn(arg + 1, "="), err);
         if (arg[2]) {
             if (cmd_options[found].kind == CMD_FLAG) return fcp_fail(err, FCP_E_USAGE, "-%c takes no value", arg[1]);
             value = arg + 2;
@@ -148,6 +207,9 @@ static fcp_code read_words(cmd_line *out, const char *const *words, int count, f
     out->file = words[at];
     /* what neither exists nor looks like a path may be a command with a typing error */
     if (at == 0 && strcmp(words[0], "-") != 0 && !strpbrk(words[0], "./") && access(words[0], F_OK) != 0) {
+        for (int i = 0; i < COMMAND_HABITS; i++)
+            if (is_word_of(command_habits[i].words, words[0], strlen(words[0])))
+                return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; %s", words[0], command_habits[i].here);
         const char *near = near_command(words[0]);
         if (near) return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; did you mean '%s'?", words[0], near);
         if (count > 1) return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; fcpc --help lists them", words[0]);
@@ -160,6 +222,11 @@ static fcp_code read_words(cmd_line *out, const char *const *words, int count, f
         out->more[1] = words[at + 2];
         return FCP_OK;
     }
+    const char *bare = NULL; /* a -D without a value, which may stand behind it */
+    for (size_t i = 0; i < out->define_count; i++)
+        if (!strchr(out->defines[i], '=')) bare = out->defines[i];
+    if (count > at + 1 && bare)
+        return fcp_fail(err, FCP_E_USAGE, "-D %.60s has no value: write -D %.60s=VALUE, without a blank", bare, bare);
     if (count > at + 1)
         return fcp_fail(err, FCP_E_USAGE, "one file at a time: '%.100s' is surplus", words[at + 1]);
     return FCP_OK;
@@ -172,6 +239,16 @@ static fcp_code not_of_command(cmd_option option, int command, fcp_error *err) {
     if (option == OPT_STRATEGY)
         return fcp_fail(err, FCP_E_USAGE, "--strategy is not an option of %s; say -D plan.strategy=NAME",
                         cmd_commands[command].name);
+    char files[120] = "";
+    for (int o = 0, used = 0; option == OPT_OUTPUT || option == OPT_OUT ? o < OPT_COUNT : 0; o++) {
+        if (cmd_options[o].kind != CMD_WRITE || !(cmd_options[o].commands & 1u << command)) continue;
+        if ((size_t)used < sizeof files)
+            used +=
+                snprintf(files + used, sizeof files - (size_t)used, "%s--%s", used ? ", " : "", cmd_options[o].name);
+    }
+    if (*files)
+        return fcp_fail(err, FCP_E_USAGE, "--%s is not an option of %s, which writes the files of %s", name,
+                        cmd_commands[command].name, files);
     int taker = 0;
     while (!(cmd_options[option].commands & 1u << taker)) taker++;
     return fcp_fail(err, FCP_E_USAGE, "--%s is not an option of %s; %s takes it", name, cmd_commands[command].name,
@@ -208,6 +285,11 @@ fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err) {
         const char *lengths = out->value[OPT_LENGTHS];
         if (code == FCP_OK && lengths && !strcmp(lengths, "-") && !strcmp(out->file, "-"))
             code = fcp_fail(err, FCP_E_USAGE, "standard input can be read once, and both FILE and --lengths are '-'");
+        if (code == FCP_OK && lengths && !lengths[strspn(lengths, "0123456789KMGx:,[] ")] && access(lengths, F_OK) != 0)
+            code = fcp_fail(err, FCP_E_USAGE,
+                            "--lengths takes a file of lengths, and there is no '%.60s'; lengths "
+                            "themselves are given as -D 'batch.lengths=[1000, 2000]'",
+                            lengths);
     }
     out->json = out->value[OPT_JSON] != NULL || (code != FCP_OK && out->json);
     out->quiet = out->value[OPT_QUIET] != NULL || (code != FCP_OK && out->quiet);

@@ -18,7 +18,9 @@ void expr_check_masks(sema *s) {
 /* Adds what to write where the plan must name a mask or score, and has another value. */
 static void hint_define(sema *s, const char *kind, const expr *v) {
     enum { LONGEST = 80 };
-    const bool could = v->kind == EXPR_BINARY || v->kind == EXPR_UNARY || v->kind == EXPR_IF || v->kind == EXPR_BOOL;
+    const bool operation = v->kind == EXPR_BINARY || v->kind == EXPR_UNARY,
+               number = operation && v->op > OP_NE && words_same(kind, words_keys[KEY_MASK].name),
+               could = (operation && !number) || v->kind == EXPR_IF || v->kind == EXPR_BOOL;
     text t = {0};
     if (could) ast_print_expr(v, &t);
     char *written = text_take(&t);

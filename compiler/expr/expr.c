@@ -364,10 +364,15 @@ static bool is_batch_index(sema *s, const expr *e, const frame *f) {
 /* Reports prefix[b] and doc[b, q]. */
 static value no_batch_index(sema *s, const expr *e) {
     text whole = {0}, of = {0}, rest = {0};
-    ast_print_expr(e, &whole);
     ast_print_expr(e->a, &of);
+    text_add(&whole, of.at, of.size);
+    text_puts(&whole, "[");
+    ast_print_expr(e->b, &whole);
     if (e->c) ast_print_expr(e->c, &rest);
     if (e->d) text_puts(&rest, ", "), ast_print_expr(e->d, &rest);
+    if (e->integer > 3) text_puts(&rest, ", ..."); /* the tree has three */
+    if (e->c) text_puts(&whole, ", "), text_add(&whole, rest.at, rest.size);
+    text_puts(&whole, "]");
     char *said = text_take(&whole), *name = text_take(&of), *index = text_take(&rest);
     if (said && name && index) {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, e->b->at,
@@ -393,8 +398,8 @@ static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     value a = lower_array(s, e->a, f, guard);
     if (first && e->a->ref == REF_WRONG && !habits_find(e->a->name, FCPC_HABIT_NAME, NULL) &&
         !sema_nearest_name(s, e->a->name, f->m, f->def))
-        diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\") }, or as a table of the model", e->a->name,
-                  e->a->name);
+        diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\") }, or model { table %s = [1, 2] }", e->a->name,
+                  e->a->name, e->a->name);
     expr *const indices[] = {e->b, e->c, e->d};
     value at[3] = {{TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}};
     for (int i = 0; i < 3 && indices[i]; i++) at[i] = lower(s, indices[i], f, guard);

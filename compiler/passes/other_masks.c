@@ -27,6 +27,7 @@ struct fcpc_program masks_with_settings(const fcpc_program *program, const struc
     p.strategy = chosen->strategy;
     p.block = chosen->block;
     p.block_found = chosen->block_found;
+    p.strategy_found = chosen->strategy_found;
     p.coalesce = chosen->coalesce;
     p.between = chosen->between;
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)

@@ -311,6 +311,8 @@ bool sema_eval_constant(sema *s, const expr *e, const char *what, int64_t *out) 
         diag_error(s->d, FCP_E_TYPE, leaf->at, "%s must be a constant whole number", what);
         if (leaf->kind == EXPR_NAME && words_find(words_variables, MASK_VARIABLES, leaf->name) >= 0)
             diag_hint(s->d, "'%s' is known only inside a mask", leaf->name);
+        if (leaf->kind == EXPR_LIST && leaf->up && leaf->up->op == OP_MUL)
+            diag_hint(s->d, "numbers of a list repeat within it: [1000 x 4]");
         return false;
     }
     while (leaf != e) {

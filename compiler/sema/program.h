@@ -140,7 +140,7 @@ struct fcpc_program {
 
     /* plan */
     uint32_t block;   /* tokens, or BLOCK_AUTO */
-    bool block_found; /* auto has found it; the program does not state it */
+    bool block_found, strategy_found; /* auto has found it; the program does not state it */
     fcp_strategy strategy;      /* or STRATEGY_AUTO */
     uint32_t coalesce, buffers; /* 0: auto decides */
     uint32_t margin; /* MARGIN_AUTO: not stated; before the program is handed out it gets the least of `margins` */

@@ -384,6 +384,45 @@ static bool comes_after(const parse *p, const char *word) {
            !memcmp(p->scan.text + (at.begin - p->scan.shift), word, size);
 }
 
+/* What begins a statement outside of sections in other languages, and what to write here. */
+static const struct {
+    const char *words; /* separated by blanks */
+    const char *write;
+} outside[] = {
+    {"table", "a table belongs to the model: model { table name = [0.5, 0.25] }"},
+    {"field", "a field belongs to the batch: batch { field name = given }"},
+    {"def lambda fn function", "a mask is written: mask name = condition; in Python, fcpc.program takes a function"},
+    {"let const var", "a number that a mask needs is a parameter of it: mask near(w = 64) = abs(q - k) < w"},
+    {"import from include use", "a program is one file; the masks of the prelude are known in every one"},
+};
+
+/* Adds a hint about the word that a statement outside of sections begins with. False: there is none. */
+static bool hint_outside(parse *p, bool set) {
+    const span at = p->before_at;
+    char word[40] = "";
+    if (at.source != p->scan.source || at.begin < p->scan.shift || at.end - at.begin >= sizeof word) return false;
+    memcpy(word, p->scan.text + (at.begin - p->scan.shift), at.end - at.begin);
+    if (set && (words_same(word, "mask") || words_same(word, "score"))) {
+        diag_hint(p->tree.d, "a %s has a name: %s mine = ...; which one to use is a key: plan { %s = mine }", word,
+                  word, word);
+        return true;
+    }
+    for (int k = 0; set && k < KEY_COUNT; k++) {
+        if (!words_same(words_keys[k].name, word)) continue;
+        const char *in = words_sections[words_keys[k].section];
+        diag_hint(p->tree.d, "'%s' is a key of %s: %s { %s = ... }", word, in, in, word);
+        return true;
+    }
+    for (size_t i = 0; !set && i < sizeof outside / sizeof *outside; i++) {
+        const char *found = strstr(outside[i].words, word);
+        const size_t size = strlen(word);
+        if (!found || (found > outside[i].words && found[-1] != ' ') || (found[size] && found[size] != ' ')) continue;
+        diag_hint(p->tree.d, "%s", outside[i].write);
+        return true;
+    }
+    return false;
+}
+
 /* Adds a hint to a syntax error: what the user may have meant. `here`: the unexpected token, which has `length` bytes;
  * `left` bytes are left from there to the end of the text. */
 static void hint_at_syntax_error(parse *p, const char *here, uint32_t length, uint32_t left,
@@ -409,6 +448,7 @@ static void hint_at_syntax_error(parse *p, const char *here, uint32_t length, ui
         else if (operators && statements && is_among(expected, ','))
             say = "keys are separated by ';' or a new line; equality is written '=='";
         else if (operators) say = "equality is written '=='";
+        else if (is_among(expected, '{') && hint_outside(p, true)) return;
         else if (is_among(expected, '{'))
             say = "keys stand in a section: model, cluster, batch or plan { key = value }; a mask begins with 'mask'";
         break;
@@ -421,12 +461,19 @@ static void hint_at_syntax_error(parse *p, const char *here, uint32_t length, ui
         break;
     case '{':
         if (key && !open) say = "a mask is written: mask name = condition";
+        else if (!key && !open && is_among(expected, T_NAME)) say = "a section has a name: plan { mask = causal }";
         break;
     case '-':
         if (key) say = "names consist of letters, digits and '_'";
         break;
     case T_IF:
         if (operators) say = "write: if c then a else b";
+        break;
+    case T_WHERE:
+        if (is_among(expected, T_INT)) say = "a choice is written: if c then a else b";
+        break;
+    case T_STRING:
+        if (open == '{' && is_among(expected, T_NAME)) say = "a key is written without quotes: mask = causal";
         break;
     case T_ON: say = "'on' gives lengths their ranks: lengths = file(\"a.lengths\") on 0..32"; break;
     case T_OVER: say = "'over' stands behind the values of a field: field prefix = [10, 20] over sequences"; break;
@@ -435,6 +482,9 @@ static void hint_at_syntax_error(parse *p, const char *here, uint32_t length, ui
     }
     if (!say && is_percent(p->scan.text, here)) say = "'%' is the remainder of a division: 5 percent is 0.05";
     if (!say && is_comparison(p->last) && !operators) say = "a comparison stands between two expressions";
+    if (!say && name && operators && length == 2 && !memcmp(here, "in", 2))
+        say = "there is no 'in': write k == 0 or k == 5, or 0 <= k and k < 5";
+    if (!say && name && is_among(expected, '{') && hint_outside(p, false)) return;
     if (!say && name && is_among(expected, '{'))
         say = comes_after(p, "where") ? "definitions stand in braces: where { name = expression }"
                                       : "a program consists of model, cluster, batch and plan { ... }, and of definitions "

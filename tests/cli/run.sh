@@ -133,6 +133,25 @@ bad "two outputs" 2 E001 a.fcp -o out/a.plan -o out/b.plan
 bad "two outputs in other spellings" 2 E001 a.fcp -oout/a.plan --output=out/b.plan
 bad "a switch with two values" 2 E001 run a.fcp --check --check all
 bad "two files for a field" 2 E001 a.fcp --field doc=a.npy --field doc=b.npy
+# What other programs call it, or what is a setting of the program, leads on.
+leads() { # leads WORDS ARGUMENTS...
+    words=$1; shift
+    bad "$*" 2 E001 "$@"
+    holds "$* says $words" grep -qF -e "$words" stderr
+}
+leads "it is a setting of the program: -D cluster.gpus=..." a.fcp --gpus 8
+leads "it is a setting of the program: -D model.head_dim=..." run a.fcp --head-dim 8
+leads "in the program write batch { lengths = [64, 32] }" a.fcp --seqlens=8
+leads "--version prints it" a.fcp -V
+leads "--backend cuda" run a.fcp --device cuda
+leads "fcpc --help lists them" a.fcp -l
+leads "did you mean --strategy?" sim a.fcp --strategies ring
+leads "-D plan.block has no value: write -D plan.block=VALUE" a.fcp -D plan.block 128
+leads "-D 'batch.lengths=[1000, 2000]'" a.fcp --lengths 1000,2000
+leads "which writes the files of --svg, --html, --png" show a.fcp -o x.svg
+leads "fcpc FILE.fcp -o PLAN compiles" plan a.fcp
+leads "fcpc show draws" viz a.fcp
+leads "fcpc --version prints it" version
 bad "a setting swept twice" 2 E001 sim a.fcp --sweep plan.block=128 --sweep plan.block=256
 bad "strategies twice" 2 E001 sim a.fcp --strategy fcp --sweep plan.strategy=ring
 ok "what adds up" "$fcpc" -q -q a.fcp -D plan.block=128 -D plan.block=256 --json
