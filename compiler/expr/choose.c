@@ -15,25 +15,21 @@ void expr_check_masks(sema *s) {
     for (mask *m = s->program.masks; m; m = m->next) expr_check_mask(s, m);
 }
 
-/* The value of a key that names a mask or score is something else: says how to write what was meant. */
-static void hint_named(sema *s, const char *key, const expr *v, mask_kind kind) {
-    const bool list = v->kind == EXPR_LIST && kind == KIND_MASK;
-    if (v->kind == EXPR_STRING && sema_visible_mask(s, v->name, kind)) {
-        diag_hint(s->d, "write %s without quotes", v->name);
-        return;
-    }
-    if (list) {
-        diag_hint(s->d, "layers that differ have a list: plan { layers = [causal, window(w = 64)] }");
-        return;
-    }
+/* Adds what to write where the plan must name a mask or score, and has another value. */
+static void hint_define(sema *s, const char *kind, const expr *v) {
+    enum { LONGEST = 80 };
     const bool operation = v->kind == EXPR_BINARY || v->kind == EXPR_UNARY,
-               condition = operation && v->op <= OP_NE; /* and, or, not, and comparisons */
-    text written = {0};
-    if (kind == KIND_MASK ? condition : operation) ast_print_expr(v, &written);
-    const bool show = written.size && written.size < 100 && !written.failed;
-    diag_hint(s->d, "define it first: %s mine = %.*s; then plan { %s = mine }", key, show ? (int)written.size : 3,
-              show ? written.at : "...", key);
-    text_free(&written);
+               number = operation && v->op > OP_NE && words_same(kind, words_keys[KEY_MASK].name),
+               could = (operation && !number) || v->kind == EXPR_IF || v->kind == EXPR_BOOL;
+    text t = {0};
+    if (could) ast_print_expr(v, &t);
+    char *written = text_take(&t);
+    if (v->kind == EXPR_STRING) diag_hint(s->d, "write %s = %s, without quotes", kind, v->name);
+    else if (v->kind == EXPR_LIST) diag_hint(s->d, "masks that differ between layers are plan { layers = [...] }");
+    else
+        diag_hint(s->d, "define it first: %s mine = %s; then plan { %s = mine }", kind,
+                  written && *written && strlen(written) <= LONGEST ? written : "...", kind);
+    free(written);
 }
 
 void expr_choose_mask(sema *s, const sema_keys *k) {
@@ -60,7 +56,7 @@ void expr_choose_mask(sema *s, const sema_keys *k) {
     const expr *v = e->value;
     if (v->kind != EXPR_NAME && v->kind != EXPR_CALL) {
         diag_error(s->d, FCP_E_TYPE, v->at, "mask must name a mask");
-        hint_named(s, "mask", v, KIND_MASK);
+        hint_define(s, words_keys[KEY_MASK].name, v);
         return;
     }
     mask *m = sema_visible_mask(s, v->name, KIND_MASK);
@@ -98,7 +94,7 @@ void expr_choose_score(sema *s, const sema_keys *k) {
     if (!e) return;
     if (v->kind != EXPR_NAME && v->kind != EXPR_CALL) {
         diag_error(s->d, FCP_E_TYPE, v->at, "score must name a score");
-        hint_named(s, "score", v, KIND_SCORE);
+        hint_define(s, words_keys[KEY_SCORE].name, v);
         return;
     }
     mask *m = sema_visible_mask(s, v->name, KIND_SCORE);

@@ -80,9 +80,7 @@ static bool declare(sema *s, const mask *m, const definition *def, const char *n
         else if (variable >= 0 && !target && !def)
             diag_hint(s->d, "q, k, n and h are known without being parameters: leave it out");
         else if (variable >= 0)
-            diag_hint(s->d,
-                      "q and k are positions, n is the length, h the head; they are not declared, and nothing else has "
-                      "their names");
+            diag_hint(s->d, "q and k are positions, n is the length, h the head; call this something else");
         else diag_hint(s->d, "'%s' is a function of the language; call this something else", name);
         return true;
     }

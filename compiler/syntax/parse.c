@@ -461,6 +461,7 @@ static void hint_at_syntax_error(parse *p, const char *here, uint32_t length, ui
         break;
     case '{':
         if (key && !open) say = "a mask is written: mask name = condition";
+        else if (!key && !open && is_among(expected, T_NAME)) say = "a section has a name: plan { mask = causal }";
         break;
     case '-':
         if (key) say = "names consist of letters, digits and '_'";
