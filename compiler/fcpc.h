@@ -122,8 +122,8 @@ typedef struct fcpc_times {
 } fcpc_times;
 
 /* The values of a field: whole numbers, or reals for a field of reals. `count` is one for each key of the batch, or as
- * many as the field's `over` says; sequences end to end, those of a sequence in the order of its dimensions. Example:
- * of a field over heads, queries / 128, keys / 128 a sequence of 300 tokens has 8 x 3 x 3 values if there are 8 heads. */
+ * many as the field's `over` says; sequences end to end, those of a sequence in the order of its dimensions. Example: of
+ * a field over heads, queries / 128, keys / 128 a sequence of 300 tokens has 8 x 3 x 3 values if there are 8 heads. */
 typedef struct fcpc_field {
     const char *name;      /* as the program declares it: batch { field name = ... } */
     const int64_t *values; /* [count]; NULL: reals */

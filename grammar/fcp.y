@@ -53,7 +53,8 @@ static void lang_error(const LANG_LTYPE *at, parse *p, tree *t, const char *mess
 %token <name> FLOAT "a float" STRING "a string"
 %token <integer> INT "a number" UNIT "a unit"
 %token AND "'and'" OR "'or'" NOT "'not'" IF "'if'" THEN "'then'" ELSE "'else'" WHERE "'where'"
-%token TRUE "'true'" FALSE "'false'" REPEAT "'x'" ON "'on'" OVER "'over'" DOTS "'..'" LE "'<='" GE "'>='" EQ "'=='" NE "'!='"
+%token TRUE "'true'" FALSE "'false'" REPEAT "'x'" ON "'on'" OVER "'over'" DOTS "'..'"
+%token LE "'<='" GE "'>='" EQ "'=='" NE "'!='"
 
 %precedence ELSE
 %left OR

@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include "compiler/base/real.h"
+
 bool json_fault(json_reader *r, const char *why) {
     if (!r->why) r->why = why;
     return false;
@@ -146,6 +148,47 @@ bool json_read_i64(json_reader *r, int64_t *out) {
     if (negative) r->at++;
     if (!read_whole(r, (uint64_t)INT64_MAX + negative, &size)) return false;
     *out = negative ? (int64_t)-size : (int64_t)size;
+    return true;
+}
+
+static const char *skip_digits(const char *at) {
+    while (*at >= '0' && *at <= '9') at++;
+    return at;
+}
+
+/* Is this, behind a sign, a number as JSON writes it? It ends with a NUL. */
+static bool is_number(const char *begin) {
+    const char *at = skip_digits(begin);
+    if (at == begin || (*begin == '0' && at - begin > 1)) return false;
+    if (*at == '.') {
+        const char *digits = at + 1;
+        at = skip_digits(digits);
+        if (at == digits) return false;
+    }
+    if (*at == 'e' || *at == 'E') {
+        const char *digits = at + 1 + (at[1] == '+' || at[1] == '-');
+        at = skip_digits(digits);
+        if (at == digits) return false;
+    }
+    return !*at;
+}
+
+bool json_read_number(json_reader *r, json_number *out) {
+    enum { LONGEST = 64 };
+    if (r->why) return false;
+    char copy[LONGEST] = "";
+    const bool negative = json_peek(r) == '-';
+    const char *from = r->at + negative, *to = from;
+    while (to < r->end && *to && strchr("0123456789.eE+-", *to)) to++;
+    const size_t size = (size_t)(to - from);
+    *out = (json_number){.is_real = memchr(from, '.', size) || memchr(from, 'e', size) || memchr(from, 'E', size)};
+    if (!out->is_real) return json_read_i64(r, &out->whole);
+    if (size >= LONGEST) return json_fault(r, "a number of more than 63 characters");
+    memcpy(copy, from, size);
+    if (!is_number(copy)) return json_fault(r, "expected a number");
+    if (!real_parse(copy, &out->real)) return json_fault(r, "a number out of range");
+    if (negative) out->real = -out->real;
+    r->at = to;
     return true;
 }
 

@@ -32,6 +32,13 @@ bool json_read_string(json_reader *r, text *out);
 /* Read a whole number: no point, no exponent. */
 bool json_read_i64(json_reader *r, int64_t *out);
 bool json_read_u64(json_reader *r, uint64_t *out);
+/* Reads a number: a real if it has a point or an exponent, else a whole number. */
+typedef struct json_number {
+    bool is_real;
+    int64_t whole;
+    double real;
+} json_number;
+bool json_read_number(json_reader *r, json_number *out);
 /* The next byte that is no blank; 0 at the end. */
 char json_peek(json_reader *r);
 /* Nothing but blanks may follow. */

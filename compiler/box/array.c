@@ -281,6 +281,10 @@ bool box_arrays_new(box_arrays *a, mc_code mask) {
     for (uint32_t i = 0; i < mask.count; i++) {
         const mc_node *x = &mask.nodes[i];
         if (!mc_loads_int(x->op)) continue;
+        if (box_loads_constant(mask, x)) {
+            a->constants++;
+            continue;
+        }
         uint32_t index = mask.nodes[x->a].op;
         a->at[x->imm].used = true;
         if (index != MC_Q && index != MC_K) a->at[x->imm].again = true;
@@ -307,10 +311,14 @@ fcp_code box_arrays_bind(box_arrays *all, const mc_env *env, const volatile int 
     if (all->count) box_ranges_of_nodes(all->mask, env, all->ranges);
     for (uint32_t i = 0; i < all->count; i++) {
         box_array *a = &all->at[i];
-        if (!a->used) continue;
         uint64_t content = 0, before = a->content;
         const mc_array *array = &env->arrays[i];
         const uint64_t total = mc_array_total(array);
+        if (!a->used) {
+            a->array = *array;
+            a->total = total;
+            continue;
+        }
         if (!a->again) content = ++all->contents;
         else if (!number_contents(all, array, total, &content)) return FCP_E_NO_MEMORY;
         a->array = *array;

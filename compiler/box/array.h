@@ -26,7 +26,8 @@ typedef struct box_array {
     uint64_t total;
     uint64_t from, to;  /* facts are known of elements [from, to), the part that the mask can read */
     uint64_t content;   /* a number for what the array holds: equal numbers mean equal elements */
-    bool used, again;   /* again: another sequence may have the same contents, as all have those of a table */
+    bool used,
+        again; /* used: not only at constant indices, which box_program_make reads; again: another sequence may have the same contents, as all have those of a table */
     array_facts *tree;  /* a tree over blocks of elements: node i joins 2 i and 2 i + 1; the leaves begin at `blocks` */
     rank_range *ranks;  /* a tree of ranks, or NULL */
     uint32_t blocks, tree_room, run_of_room, rank_room;
@@ -50,6 +51,7 @@ typedef struct box_arrays {
     uint64_t contents; /* how many numbers were given */
     struct kept_array *kept;
     uint32_t kept_count;
+    uint32_t constants; /* loads of the mask at constant indices */
 } box_arrays;
 
 /* Prepares for the arrays that the mask reads, which is borrowed; false when out of memory. */
@@ -59,6 +61,13 @@ void box_arrays_free(box_arrays *a);
  * FCP_E_NO_MEMORY, and FCP_E_INTERRUPTED, after which it has to be called again before anything is asked. */
 fcp_code box_arrays_bind(box_arrays *a, const mc_env *env, const volatile int *stop);
 size_t box_arrays_bytes(const box_arrays *a);
+
+/* Is it a load at constant indices? */
+static inline bool box_loads_constant(mc_code mask, const mc_node *x) {
+    return mc_loads_int(x->op) && mask.nodes[x->a].op == MC_CONST_I &&
+           (x->b == MC_NONE || mask.nodes[x->b].op == MC_CONST_I) &&
+           (x->c == MC_NONE || mask.nodes[x->c].op == MC_CONST_I);
+}
 
 /* The exact facts about elements [from, to), from < to <= total. If some of them are beyond the mask's reach, nothing is
  * known of them: then the range is that of all integers. */

@@ -542,6 +542,19 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
 
 size_t box_program_size(uint32_t count) { return sizeof(box_program) + count * sizeof(box_node); }
 
+/* The element that a load at constant indices reads, as a number of each sequence does; false if the array lacks it. */
+static bool read_constant(mc_code mask, const mc_node *x, const box_arrays *arrays, int64_t *out) {
+    if (!box_loads_constant(mask, x)) return false;
+    const mc_array *a = &arrays->at[x->imm].array;
+    const uint32_t operand[3] = {x->a, x->b, x->c};
+    int64_t index[3] = {0};
+    uint64_t at;
+    for (int i = 0; i < 3 && operand[i] != MC_NONE; i++) index[i] = mask.nodes[operand[i]].imm;
+    if (!mc_place(a, index[0], index[1], index[2], &at)) return false;
+    *out = mc_int_at(a, at);
+    return true;
+}
+
 void box_program_make(mc_code mask, const mc_env *env, const box_arrays *arrays, box_program *out) {
     *out = (box_program){.count = mask.count, .root = mask.count - 1, .arrays = arrays ? arrays->at : NULL,
                          .bands = env->bands};
@@ -563,6 +576,7 @@ void box_program_make(mc_code mask, const mc_env *env, const box_arrays *arrays,
         case MC_LOAD:
         case MC_LOAD2:
         case MC_LOAD3:
+            if (read_constant(mask, x, arrays, &y->f.c)) break;
             y->f.c = x->imm;
             out->placed = true;
             /* fall through */

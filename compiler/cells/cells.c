@@ -160,7 +160,7 @@ fcp_code cells_set_sequence(cells *c, const mc_env *env) {
         c->base_n = -1;
         return code;
     }
-    if (c->base_n < 0 || (c->base_n != env->n && c->uses & MC_USES_N))
+    if (c->base_n < 0 || c->arrays.constants || (c->base_n != env->n && c->uses & MC_USES_N))
         box_program_make(c->mask, env, &c->arrays, c->base);
     bind_bands(c, env);
     c->base_n = env->n;
@@ -174,7 +174,8 @@ static fcp_code grid_words(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, 
                            uint32_t k_pieces, size_t *out) {
     bool same = q_pieces == k_pieces &&
                 (q_cuts == k_cuts || memcmp(q_cuts, k_cuts, ((size_t)q_pieces + 1) * sizeof *q_cuts) == 0);
-    size_t need = 6 + c->arrays.count + (size_t)q_pieces + (same ? 0 : (size_t)k_pieces + 1);
+    size_t need =
+        6 + c->arrays.count + 2 * (size_t)c->arrays.constants + (size_t)q_pieces + (same ? 0 : (size_t)k_pieces + 1);
     *out = 0;
     for (uint32_t i = 0; i < c->arrays.count; i++)
         if (c->arrays.at[i].used && !c->arrays.at[i].again) return FCP_OK;
@@ -185,6 +186,12 @@ static fcp_code grid_words(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, 
     *w++ = c->uses & MC_USES_N ? c->env.n : -1;
     *w++ = c->env.q_first;
     for (uint32_t i = 0; i < c->arrays.count; i++) *w++ = (int64_t)c->arrays.at[i].content;
+    for (uint32_t i = 0; c->arrays.constants && i < c->mask.count; i++) {
+        if (!box_loads_constant(c->mask, &c->mask.nodes[i])) continue;
+        const box_node *x = &c->base->nodes[i]; /* a constant, or a load of what the array lacks */
+        *w++ = x->op;
+        *w++ = x->f.c;
+    }
     *w++ = same;
     memcpy(w, q_cuts, ((size_t)q_pieces + 1) * sizeof *w);
     w += (size_t)q_pieces + 1;

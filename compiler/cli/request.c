@@ -84,7 +84,19 @@ static bool read_counts(request *q, json_reader *r, void *to) {
     return !r->why && (out->count || json_fault(r, "expected a number: a batch has a sequence at least"));
 }
 
-/* {"doc": [0, 0, 1], ...} */
+/* Makes reals of the whole numbers that were read so far, in the same memory. */
+static void turn_real(list *values) {
+    _Static_assert(sizeof(int64_t) == sizeof(double), "in place");
+    for (size_t i = 0; i < values->count; i++) {
+        int64_t whole;
+        char *at = (char *)values->at + i * sizeof whole;
+        memcpy(&whole, at, sizeof whole);
+        const double real = (double)whole;
+        memcpy(at, &real, sizeof real);
+    }
+}
+
+/* {"doc": [0, 0, 1], "bias": [0.5, -1.0e-3], ...}. Values are reals if one of them has a point or an exponent. */
 static bool read_fields(request *q, json_reader *r, void *to) {
     json_enter(r, '{');
     while (json_more(r, '}')) {
@@ -94,12 +106,24 @@ static bool read_fields(request *q, json_reader *r, void *to) {
         field->name = arena_copy(&q->memory, q->word.at, q->word.size);
         if (!field->name) return json_no_memory(r);
         json_enter(r, '[');
+        bool reals = false;
         while (json_more(r, ']')) {
             int64_t *one = append(q, &values, sizeof *one, r);
-            if (!one || !json_read_i64(r, one)) return false;
+            json_number number;
+            if (!one || !json_read_number(r, &number)) return false;
+            if (number.is_real && !reals) {
+                values.count--;
+                turn_real(&values);
+                values.count++;
+                reals = true;
+            }
+            const double real = number.is_real ? number.real : (double)number.whole;
+            if (reals) memcpy(one, &real, sizeof real);
+            else *one = number.whole;
         }
         static const int64_t none[1];
-        field->values = values.at ? values.at : none;
+        field->values = reals ? NULL : values.at ? values.at : none;
+        field->reals = reals ? values.at : NULL;
         field->count = values.count;
     }
     return !r->why;

@@ -362,7 +362,7 @@ static known read_element(explaining *x, known a, const known *index, int count,
     }
     if (count) text_puts(with, "]");
     for (int d = 0; d < count; d++)
-        if (index[d].kind != EXPLAIN_NUMBER) return index[d];
+        if (index[d].kind == EXPLAIN_FAULT) return index[d];
     if (!mc_place(&bound, i[0], i[1], i[2], &at)) {
         text words = {0};
         fault_words_index(&x->s->arrays[a.value]->array, &bound, i, &words);

@@ -4,24 +4,29 @@
  *   the question names a length    of the sequences of this length the first that has the query; if none has, the first
  *   the question names neither     the longest that has both positions; if none has, the longest of all. Of several
  *                                  with that length the first that has the query
- *   there is no batch              the values of a field are one sequence; without a field, a sequence of the length
- *                                  that was named or, if none was, that the positions need
+ *   there is no batch              the values of a field over keys or queries are one sequence; without such a field, a
+ *                                  sequence of the length that was named or, if none was, that the positions need
  *
  * Requires: a program that was checked.
  * Cost:     linear in the number of sequences.
  */
 #include "compiler/explain/which_sequence.h"
+#include "compiler/sema/arrays.h"
 #include "compiler/sema/lengths.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
-/* *out: a field that mask or score read; NULL: they read none. FCP_E_FIELD: one of them has no values. */
-static fcp_code find_field(sema *s, const program_array **out) {
+/* *out: a field that mask or score read; *out_sized: one of them with a value for each token. NULL: there is none.
+ * FCP_E_FIELD: a field has no values. */
+static fcp_code find_field(sema *s, const program_array **out, const program_array **out_sized) {
     const struct fcpc_program *p = s->out;
-    *out = NULL;
+    *out = *out_sized = NULL;
     for (uint32_t i = 0; i < p->array_count; i++) {
         const program_array *a = &p->arrays[i];
         if (a->record.kind != FCP_TABLE && !*out) *out = a;
+        if ((fcp_array_is_over(&a->record, FCP_KEYS) || fcp_array_is_over(&a->record, FCP_QUERIES)) && !*out_sized)
+            *out_sized = a;
         if (a->data) continue;
         diag_error(s->d, FCP_E_FIELD, a->at, "field '%s' has no values", a->run_of ? a->run_of : a->name);
         diag_hint(s->d, "--field %s=FILE gives them", a->run_of ? a->run_of : a->name);
@@ -51,12 +56,37 @@ static uint64_t keys_of(const sema *s, const program_array *alone, size_t i) {
     return alone ? alone->record.count : batch_length(s, i, FCP_KEYS);
 }
 
+static mc_env env_alone(const void *of, size_t sequence) {
+    const int64_t *n = of;
+    (void)sequence;
+    return *MC_LENGTH(*n);
+}
+
+/* Without a batch: has every field as many values as the one sequence needs? */
+static fcp_code check_alone(sema *s, int64_t n) {
+    const struct fcpc_program *p = s->out;
+    for (uint32_t i = 0; i < p->array_count; i++) {
+        const program_array *a = &p->arrays[i];
+        const sema_batch one = {1, env_alone, &n};
+        if (a->record.kind == FCP_TABLE || a->record.count == sema_values_before(&a->record, &one, 1)) continue;
+        text what = {0};
+        text_printf(&what, "field '%s'", a->name);
+        char *line = text_take(&what);
+        if (line)
+            sema_wrong_count(s->d, a->at, line, a->name, &a->record, a->record.heads && a->record.heads != p->heads,
+                             a->record.count, false, &one);
+        free(line);
+        return line ? FCP_E_FIELD : FCP_E_NO_MEMORY;
+    }
+    return FCP_OK;
+}
+
 /* Chooses the sequence: sets o->n, o->sequence and o->by_field, and *out to where its tokens lie. */
 static fcp_code choose_sequence(sema *s, explanation *o, whereabouts *out) {
-    const program_array *field;
-    fcp_code code = find_field(s, &field);
+    const program_array *field, *sized;
+    fcp_code code = find_field(s, &field, &sized);
     if (code != FCP_OK) return code;
-    const program_array *alone = batch_count(s) ? NULL : field; /* its values are one sequence */
+    const program_array *alone = batch_count(s) ? NULL : sized; /* its values are one sequence */
     const size_t count = alone ? 1 : batch_count(s);
     size_t at = 0;
     if (o->asked && o->sequence >= count) {
@@ -73,7 +103,7 @@ static fcp_code choose_sequence(sema *s, explanation *o, whereabouts *out) {
             if (better > has || (better == has && keys_of(s, alone, i) > keys_of(s, alone, at))) at = i, has = better;
         }
     bool here = at < count && (!o->n || keys_of(s, alone, at) == (uint64_t)o->n);
-    if (field && !here) {
+    if (field && count && !here) {
         if (!o->asked)
             diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "the batch has no sequence of %" PRId64 " tokens", o->n);
         else
@@ -96,7 +126,7 @@ static fcp_code choose_sequence(sema *s, explanation *o, whereabouts *out) {
     }
     o->by_field = field != NULL;
     o->sequence = at;
-    return FCP_OK;
+    return batch_count(s) ? FCP_OK : check_alone(s, o->n);
 }
 
 static bool check_pair(sema *s, const explanation *o, const whereabouts *w) {

@@ -364,10 +364,15 @@ static bool is_batch_index(sema *s, const expr *e, const frame *f) {
 /* Reports prefix[b] and doc[b, q]. */
 static value no_batch_index(sema *s, const expr *e) {
     text whole = {0}, of = {0}, rest = {0};
-    ast_print_expr(e, &whole);
     ast_print_expr(e->a, &of);
+    text_add(&whole, of.at, of.size);
+    text_puts(&whole, "[");
+    ast_print_expr(e->b, &whole);
     if (e->c) ast_print_expr(e->c, &rest);
     if (e->d) text_puts(&rest, ", "), ast_print_expr(e->d, &rest);
+    if (e->integer > 3) text_puts(&rest, ", ..."); /* the tree has three */
+    if (e->c) text_puts(&whole, ", "), text_add(&whole, rest.at, rest.size);
+    text_puts(&whole, "]");
     char *said = text_take(&whole), *name = text_take(&of), *index = text_take(&rest);
     if (said && name && index) {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, e->b->at,

@@ -163,9 +163,9 @@ bool expr_lower_mask(sema *s, mask *m, const arg *args, span call) {
     bool *known = ARENA_NEW(s->scratch, bool, m->param_count + 1);
     int64_t *numbers = ARENA_NEW(s->scratch, int64_t, m->param_count + 1);
     if (!known || !numbers) return sema_no_memory(s);
-    for (uint32_t j = 0; j < m->param_count; j++) {
-        known[j] = !figures[j].field;
-        numbers[j] = figures[j].integer;
+    for (i = 0; i < m->param_count; i++) { /* of a field, the least number of all sequences */
+        known[i] = true;
+        numbers[i] = figures[i].field ? s->arrays[figures[i].integer]->array.record.lo : figures[i].integer;
     }
     if (!expr_check_counts(s, m, given, numbers, known, call)) return false;
     s->plan_mask = m;

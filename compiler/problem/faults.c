@@ -100,39 +100,21 @@ static fcp_code report_exact(const report *r, uint32_t a, uint32_t b) {
     return FCP_E_MASK_EXACT;
 }
 
-/* The indices that an array has, from the first dimension to the last, and those that were read. */
-typedef struct read_at {
-    int dims;
-    int64_t first[3], last[3], index[3];
-    uint32_t cell[3]; /* tokens of a cell; 0: the index is no position */
-} read_at;
-
-static read_at where_read(const report *r, const mc_array *a, const int64_t *values) {
-    const mc_node *x = &r->code.nodes[r->fault->node];
-    const fcp_array *record = &r->x->program->arrays[x->imm].record;
-    const uint32_t operand[3] = {x->a, x->b, x->c};
-    const int64_t first[3] = {0, a->first, a->column_first}, count[3] = {a->planes, a->count, a->columns};
-    read_at w = {0};
-    for (int i = a->planes ? 0 : 1; i < (a->columns ? 3 : 2); i++, w.dims++) {
-        w.first[w.dims] = first[i];
-        w.last[w.dims] = first[i] + count[i] - 1;
-        w.index[w.dims] = values[operand[w.dims]];
-    }
-    int d = record->heads != 0;
-    if (record->q_cell) w.cell[d++] = record->q_cell;
-    if (record->k_cell) w.cell[d] = record->k_cell;
-    return w;
-}
-
-/* Is a cell's number asked for by a position? Then its number, and every other index, would be one that there is. */
-static bool misses_division(const read_at *w) {
+/* Is a cell's number asked for by a position, as in keep[h, q, k] of a field over heads, queries / 128, keys / 128? Then
+ * the field has the cell of each position that it is read at. */
+static bool misses_division(const fcp_array *record, const mc_array *bound, const int64_t *index) {
+    const int64_t first[3] = {0, bound->first, bound->column_first},
+                  count[3] = {bound->planes, bound->count, bound->columns};
+    uint32_t cell[3] = {0}, d = record->heads != 0;
     bool divides = false;
-    for (int d = 0; d < w->dims; d++) {
-        int64_t index = w->index[d];
-        if (index >= w->first[d] && index <= w->last[d]) continue;
-        if (w->cell[d] < 2) return false;
-        index = mc_div(index, w->cell[d]);
-        if (index < w->first[d] || index > w->last[d]) return false;
+    if (record->q_cell) cell[d++] = record->q_cell;
+    if (record->k_cell) cell[d] = record->k_cell;
+    const uint32_t skipped = bound->planes ? 0 : 1; /* the dimension of `first` and `count` that index[0] belongs to */
+    for (d = 0; d < mc_array_dims(bound); d++) {
+        const int64_t from = first[d + skipped], end = from + count[d + skipped];
+        if (index[d] >= from && index[d] < end) continue;
+        const int64_t divided = cell[d] > 1 ? mc_div(index[d], cell[d]) : from - 1;
+        if (divided < from || divided >= end) return false;
         divides = true;
     }
     return divides;
@@ -152,12 +134,16 @@ static fcp_code report_index(const report *r) {
     const cells_fault *f = r->fault;
     const mc_node *x = &r->code.nodes[f->node];
     const program_array *a = &r->x->program->arrays[x->imm];
+    const mc_env env = problem_env(r->x->problem, r->sequence);
+    const mc_array *bound = &env.arrays[x->imm];
     const int64_t *values = fault_values(r);
     if (!values) return FCP_E_NO_MEMORY;
-    const mc_env env = problem_env(r->x->problem, r->sequence);
-    const read_at w = where_read(r, &env.arrays[x->imm], values);
     text what = {0};
-    fault_words_index(a, &env.arrays[x->imm], w.index, &what);
+    const uint32_t operands[3] = {x->a, x->b, x->c};
+    int64_t index[3] = {0};
+    for (int d = 0; d < 3; d++)
+        if (operands[d] != MC_NONE) index[d] = values[operands[d]];
+    fault_words_index(a, bound, index, &what);
     if (mc_uses(r->code) & MC_USES_H) text_printf(&what, ", for h = %lld,", (long long)f->h);
     else text_puts(&what, ", for");
     char *line = text_take(&what);
@@ -168,8 +154,8 @@ static fcp_code report_index(const report *r) {
     free(line);
     if (r->x->problem->sequences != 1 && a->record.kind != FCP_TABLE)
         diag_hint(r->x->d, "sequence %u of the batch", r->sequence);
-    const bool by_head = mc_uses(r->code) & MC_USES_H && w.index[0] == f->h && !f->q && !f->k;
-    if (misses_division(&w)) hint_reading(r, a);
+    const bool by_head = mc_uses(r->code) & MC_USES_H && index[0] == f->h && !f->q && !f->k;
+    if (misses_division(&a->record, bound, index)) hint_reading(r, a);
     else if (a->record.kind == FCP_TABLE && x->op != MC_LOAD2 && by_head)
         diag_hint(r->x->d, "a table that is read by head has a value for each of the %u heads", r->x->program->heads);
     else if (r->of_mask)

@@ -1,9 +1,9 @@
 /* array_values.c: reads the values of fields and tables, from a list or from a file.
  *
  * A file is .npy if its first bytes or its name say so; otherwise it is text. In a text, a field has one number on each
- * line, or any number of them if it has several dimensions. A table has one number on each line, or rows of equally many
- * numbers. Numbers on a line are separated by blanks or commas. '#' begins a comment. Numbers are reals if one of them
- * has a point.
+ * line, or any number of them if it has several dimensions. A table has one number on each line, or rows of equally
+ * many numbers. Numbers on a line are separated by blanks or commas. '#' begins a comment. Numbers are reals if one of
+ * them has a point.
  *
  * Requires: a declaration in which arrays.c found no error.
  * Gives:    the values in the narrowest type that holds them, the least and the greatest, and the SHA-256 of the file.
@@ -351,9 +351,9 @@ static void put_shape(const uint64_t *shape, uint32_t dims, text *out) {
     text_puts(out, ")");
 }
 
-/* Checks the shape of a file of a field. It is flat; or it is the shape of the values of the batch's one sequence; or, if
- * the values of all sequences have one shape, that behind the number of sequences. Without a batch only the number of
- * dimensions can be checked. */
+/* Checks the shape of a file of a field. It is flat; or it is the shape of the values of the batch's one sequence; or,
+ * if the values of all sequences have one shape, that behind the number of sequences. Without a batch only the number
+ * of dimensions can be checked. */
 static bool check_shape(const reading *r, const fcp_npy *npy) {
     uint64_t need[4] = {batch_count(r->s)}, other[3] = {0};
     const uint32_t dims = fcp_array_dims(&r->out->record);

@@ -1,8 +1,8 @@
 /* arrays.c: declares fields and tables, finds them for masks and scores, and numbers those that are read.
  *
- * A field is data of the batch: batch { field doc = file("doc.npy") }. It has a number for each token, or for what it is
- * said to be over (field_shape.h). A table is data of the model: model { table bias = [0.5, 0.25] }. Fields and tables
- * share one space of names. The names of a mask hide them, and they hide masks of the prelude.
+ * A field is data of the batch: batch { field doc = file("doc.npy") }. It has a number for each token, or for what it
+ * is said to be over (field_shape.h). A table is data of the model: model { table bias = [0.5, 0.25] }. Fields and
+ * tables share one space of names. The names of a mask hide them, and they hide masks of the prelude.
  *
  * While masks are lowered, an array goes by the number of its declaration. sema_finish_arrays then keeps the arrays
  * that the code reads, and renumbers them in the order in which it first reads them. Behind these comes the field that
@@ -35,7 +35,8 @@ static const char *what_of(sema *s, const array_decl *a) {
 mc_env sema_sequence_env(const sema *s, size_t sequence) {
     mc_env env = {.n = (int64_t)batch_length(s, sequence, FCP_KEYS),
                   .queries = (int64_t)batch_length(s, sequence, FCP_QUERIES)};
-    if (s->out->align == FCP_BOTTOM_RIGHT) env.q_first = env.n - env.queries;
+    if (s->plan) env.q_first = s->plan->sequences[sequence].q_first; /* its program has no batch, and so no align */
+    else if (s->out->align == FCP_BOTTOM_RIGHT) env.q_first = env.n - env.queries;
     return env;
 }
 
@@ -87,7 +88,10 @@ static void refuse_argument(sema *s, array_decl *a, const arg *g, const char *wh
         diag_error(s->d, FCP_E_ARGUMENT, g->name_at, "%s has no parameter '%s'", what, g->name);
         const char *nearest = a->table ? NULL : diag_nearest(g->name, strlen(g->name), known, 2);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-    } else diag_error(s->d, FCP_E_ARGUMENT, g->value->at, "%s takes one path and named arguments", what);
+    } else
+        diag_error(s->d, FCP_E_ARGUMENT, g->value->at,
+                   a->given ? "%s takes %s, and range or over with a name" : "%s takes one path%s and named arguments",
+                   what, a->given ? words_real : a->table ? "" : ", perhaps real,");
 }
 
 /* Reads `range = a..b` of a field: values may be from a to b - 1. */

@@ -6,7 +6,7 @@
 
 /* What mask code sees of a sequence of the batch, without its arrays. */
 mc_env sema_sequence_env(const sema *s, size_t sequence);
-/* Where a sequence's values begin among those of a field; for the number of all sequences, how many values there are. */
+/* Where a sequence's values of a field begin; for the number of all sequences, how many values there are. */
 uint64_t sema_field_start(const sema *s, const fcp_array *field, size_t sequence);
 /* The batch that the program's fields belong to. */
 sema_batch sema_own_batch(const sema *s);

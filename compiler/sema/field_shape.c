@@ -13,16 +13,17 @@
 
 enum { CELL_MAX = 1 << 30 };
 
-static bool refuse_order(sema *s, const expr *e, const char *name, int place, int last) {
-    if (place == last) diag_error(s->d, FCP_E_DUPLICATE, e->at, "a field is over %s once", name);
-    else diag_error(s->d, FCP_E_VALUE, e->at, "%s stands too late", name);
+static bool refuse_order(sema *s, const expr *e, const char *name, const char *before, bool twice) {
+    if (twice) diag_error(s->d, FCP_E_DUPLICATE, e->at, "%s comes behind %s, and one of them is enough", name, before);
+    else diag_error(s->d, FCP_E_VALUE, e->at, "%s comes before %s", name, before);
     diag_hint(s->d, "the order is sequences; heads or kv_heads; queries; keys");
     return false;
 }
 
 bool sema_read_over(sema *s, const arg *first, fcp_array *out, bool *out_kv) {
-    static const int places[OVER_COUNT] = {[OVER_SEQUENCES] = 1, [OVER_HEADS] = 2, [OVER_KV_HEADS] = 2,
-                                           [OVER_QUERIES] = 3, [OVER_KEYS] = 4};
+    static const int places[OVER_COUNT] =
+        {[OVER_SEQUENCES] = 1, [OVER_HEADS] = 2, [OVER_KV_HEADS] = 2, [OVER_QUERIES] = 3, [OVER_KEYS] = 4};
+    const char *before = "";
     int last = 0;
     out->heads = out->q_cell = out->k_cell = 0;
     for (const arg *a = first; a && (a == first || !a->name); a = a->next) {
@@ -37,8 +38,9 @@ bool sema_read_over(sema *s, const arg *first, fcp_array *out, bool *out_kv) {
             diag_hint(s->d, "over = heads, queries / 128, keys / 128; without `over` it has a value for each key");
             return false;
         }
-        if (places[over] <= last) return refuse_order(s, e, name->name, places[over], last);
+        if (places[over] <= last) return refuse_order(s, e, name->name, before, places[over] == last);
         last = places[over];
+        before = name->name;
         if (divided && !sema_eval_constant(s, e->b, "the size of a cell", &cell)) return false;
         if (divided && over != OVER_QUERIES && over != OVER_KEYS) {
             diag_error(s->d, FCP_E_VALUE, e->at, "only queries and keys come in cells");
@@ -81,15 +83,15 @@ static void hint_counts(diags *d, const fcp_array *field, bool kv, uint64_t give
         end = fcp_plus(end, sema_field_values(field, &env));
     }
     text t = {0};
-    if (field->q_cell) text_printf(&t, "%" PRId64 " %s", env.queries, env.queries == 1 ? "query" : "queries");
-    if (field->k_cell) text_printf(&t, "%s%" PRId64 " key%s", t.size ? " and " : "", env.n, text_plural((uint64_t)env.n));
-    if (!t.size) text_puts(&t, "its number");
-    text_puts(&t, ": ");
+    if (field->q_cell) text_printf(&t, "has %" PRId64 " %s", env.queries, env.queries == 1 ? "query" : "queries");
+    if (field->k_cell)
+        text_printf(&t, "%s%" PRId64 " key%s", t.size ? " and " : "has ", env.n, text_plural((uint64_t)env.n));
+    text_puts(&t, t.size ? ", and needs " : "needs ");
     sema_put_counts(field, &env, &t);
-    text_puts(&t, " values, over ");
+    text_printf(&t, " value%s: it is over ", text_plural(sema_field_values(field, &env)));
     sema_put_over(field, kv, &t);
     text_add(&t, "", 1);
-    if (!t.failed) diag_hint(d, "sequence %zu has %s", at, t.at);
+    if (!t.failed) diag_hint(d, "sequence %zu %s", at, t.at);
     text_free(&t);
 }
 
@@ -116,7 +118,8 @@ void sema_wrong_count(diags *d, span at, const char *what, const char *name, con
     else if (over_keys && given == batch->count)
         diag_hint(d, "the batch has %zu sequences: one value for each of them is field %s = [...] over sequences",
                   batch->count, name);
-    else diag_hint(d, "a field has one value for each of them%s", fcp_array_dims(field) ? ", sequences end to end" : "");
+    else
+        diag_hint(d, "a field has one value for each of them%s", fcp_array_dims(field) ? ", sequences end to end" : "");
 }
 
 /* Writes word, or word / cell. */

@@ -1,8 +1,8 @@
 /* field_shape.h: what a field is over: how that is written, and how it is said in messages.
  *
- * Example: field keep = given(over = heads, queries / 128, keys / 128) has a value for each head, cell of 128 queries and
- * cell of 128 keys. It is read as keep[h, q / 128, k / 128]. A field over sequences alone has one value for each of
- * them, and is read by its bare name. */
+ * Example: field keep = given(over = heads, queries / 128, keys / 128) has a value for each head, cell of 128 queries
+ * and cell of 128 keys. It is read as keep[h, q / 128, k / 128]. A field over sequences alone has one value for each
+ * of them, and is read by its bare name. */
 #ifndef FCPC_SEMA_FIELD_SHAPE_H
 #define FCPC_SEMA_FIELD_SHAPE_H
 #include "compiler/sema/sema.h"

@@ -68,6 +68,24 @@ static void plain(char *out, size_t size, const char *from) {
     out[at] = 0;
 }
 
+/* Writes ", over heads, queries / 128, keys / 128" for a field that is over anything else than keys. */
+static void put_over(char *to, size_t room, const fcp_plan *plan, const fcp_array *a) {
+    const struct {
+        const char *word;
+        uint32_t cell;
+    } dims[] = {{a->heads == plan->problem->heads ? "heads" : "kv_heads", a->heads != 0},
+                {"queries", a->q_cell},
+                {"keys", a->k_cell}};
+    size_t at = 0;
+    if (a->kind == FCP_TABLE || fcp_array_is_over(a, FCP_KEYS)) return;
+    if (!fcp_array_dims(a)) at += (size_t)snprintf(to, room, ", over sequences");
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        if (!dims[i].cell) continue;
+        at += (size_t)snprintf(to + at, room - at, ", %s%s", at ? "" : "over ", dims[i].word);
+        if (dims[i].cell > 1) at += (size_t)snprintf(to + at, room - at, " / %u", dims[i].cell);
+    }
+}
+
 /* The fields and tables that the plan reads: the file of each, and the range of its values. */
 static void add_arrays(facts *f, const fcp_plan *plan) {
     show_fact *fact = &f->out[f->count++];
@@ -85,8 +103,9 @@ static void add_arrays(facts *f, const fcp_plan *plan) {
         int n = snprintf(fact->sentence + at, room - at, "%s%s%s%s%s", i ? "; " : "",
                          a->kind == FCP_TABLE ? "table " : "field ", name, *file ? " from " : "", file);
         at += n > 0 ? (size_t)n : 0;
-        const char *over = fcp_array_is_over(a, FCP_QUERIES) ? ", over queries" : "";
-        if (a->width == MC_F64) n = snprintf(fact->sentence + at, room - at, ", reals");
+        char over[80] = "";
+        put_over(over, sizeof over, plan, a);
+        if (a->width == MC_F64) n = snprintf(fact->sentence + at, room - at, "%s, reals", over);
         else n = snprintf(fact->sentence + at, room - at, "%s, %" PRId64 " to %" PRId64, over, a->lo, a->hi);
         at += n > 0 ? (size_t)n : 0;
     }

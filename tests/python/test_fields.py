@@ -1,12 +1,14 @@
-"""test_fields.py: numbers of each sequence, head, token and block: as text, as captured tensors, and how values come."""
+"""test_fields.py: numbers of each sequence, head, token and block, as text and as captured tensors, and their values."""
 import itertools
+import pickle
 import random
+import re
 import unittest
-import warnings
+from pathlib import Path
 
 import numpy
 import torch
-from torch.nn.attention.flex_attention import create_mask
+from torch.nn.attention.flex_attention import create_block_mask, create_mask
 
 import fcpc
 from expecting import Expecting
@@ -47,7 +49,8 @@ def element(values, dims, queries, keys, align):
 
 
 KINDS = [[*heads, *rows, *columns] for heads, rows, columns in itertools.product(
-    ([], [("heads", 1)], [("kv_heads", 1)]), ([], [("queries", 1)], [("queries", 24)]), ([], [("keys", 1)], [("keys", 40)]))]
+    ([], [("heads", 1)], [("kv_heads", 1)]), ([], [("queries", 1)], [("queries", 24)]),
+    ([], [("keys", 1)], [("keys", 40)]))]
 
 
 def declared(dims, more=""):
@@ -63,7 +66,7 @@ def read(dims):
 
 class Masks(Expecting):
     def test_every_kind(self):
-        """Random batches of fields over everything, against their definition, with values in each of the three forms."""
+        """Random batches of fields over everything, against their definition; values come in each of three forms."""
         draw = random.Random(7)
         torch.manual_seed(7)
         for dims, align in itertools.product(KINDS, ("bottom_right", "top_left")):
@@ -76,8 +79,8 @@ class Masks(Expecting):
             form = draw.choice(("flat", "list", "arrays", "stacked"))
             if form == "stacked" and not alike:
                 form = "arrays"
-            given = {"flat": lambda: torch.cat([x.flatten() for x in values]), "list": lambda: [x.tolist() for x in values],
-                     "arrays": lambda: [x.numpy() for x in values], "stacked": lambda: torch.stack(values)}[form]()
+            given = {"flat": lambda: torch.cat([x.flatten() for x in values]),
+                     "list": lambda: [x.tolist() for x in values], "arrays": lambda: [x.numpy() for x in values], "stacked": lambda: torch.stack(values)}[form]()
             prog = a_program(f"k <= q + 40 and {read(dims)} == 1", fields={"x": declared(dims)}, align=align)
             plan = prog.plan(keys, {"x": given}, queries=queries)
             for i, (m, n) in enumerate(zip(queries, keys)):
@@ -85,7 +88,8 @@ class Masks(Expecting):
                     near = torch.arange(n) <= (torch.arange(m) + first_of(m, n, align))[:, None] + 40
                     want = (element(values[i], dims, m, n, align) == 1) & near
                     for h in range(HEADS):
-                        self.assertTrue(torch.equal(seen(plan, m, n, i, h), want[h]), (dims, align, form, queries, keys, h))
+                        self.assertTrue(torch.equal(seen(plan, m, n, i, h), want[h]),
+                                        (dims, align, form, queries, keys, h))
 
 
 class Scores(Compared):
@@ -224,18 +228,19 @@ class Values(Expecting):
             self.expect("E320", lambda: prog.plan(lengths, {"x": values}), *words)
         prog.plan([80], {"x": ok[0]})
         ragged = [[[[0] * 5] * 3] * HEADS, [[[0] * 5] * 2 + [[0] * 4]] * HEADS]
-        self.expect("E202", lambda: prog.plan([80, 80], {"x": ragged}), "field 'x', sequence 1: rows of different lengths")
+        self.expect("E202", lambda: prog.plan([80, 80], {"x": ragged}), "field 'x', sequence 1: rows of different")
         queries = a_program("x[q] == 1", fields={"x": "given(over = queries)"})
         self.expect("E320", lambda: queries.plan([80], {"x": [numpy.zeros(70, dtype=int)]}, queries=[60]),
                     "60 queries and 80 keys", "[60]")
 
     def test_types(self):
         prog = a_program("x == 1", fields={"x": "given(over = sequences)"})
-        self.assertEqual(prog.plan([9, 9], {"x": [True, 0]}).digest, prog.plan([9, 9], {"x": torch.tensor([1, 0])}).digest)
+        first, second = (prog.plan([9, 9], {"x": x}) for x in ([True, 0], torch.tensor([1, 0])))
+        self.assertEqual(first.digest, second.digest)
         for reals in [1.0, 0.0], numpy.zeros(2), torch.zeros(2):
             self.expect("E202", lambda: prog.plan([9, 9], {"x": reals}), "field 'x'", "whole number")
         self.expect("E202", lambda: prog.plan([9, 9], {"x": torch.zeros(2)}), 'fields={name: "given(real)"}')
-        self.expect("E320", lambda: prog.plan([9, 9]), "'x' has no values", "plan(lengths, {")
+        self.expect("E320", lambda: prog.plan([9, 9]), "'x' has no values", 'plan(lengths, {"x": values})')
         real = a_program("causal", score="s + x", fields={"x": "given(real, over = sequences)"})
         same = {real.plan([9, 9], {"x": x}).digest for x in (
             [1, 2], [1.0, 2.0], numpy.array([1, 2]), numpy.array([1, 2], "float32"), torch.tensor([1., 2.]).bfloat16(),
@@ -245,11 +250,41 @@ class Values(Expecting):
 
     def test_pickled(self):
         """Captured values of every shape go with the program."""
-        import pickle
         for function in FUNCTIONS:
             prog = a_program(function, documents=None)
             self.assertIs(pickle.loads(pickle.dumps(prog)), prog)
             self.assertEqual(pickle.loads(pickle.dumps(prog.plan([LENGTH] * B))).digest, prog.plan([LENGTH] * B).digest)
+
+
+class Readme(Expecting):
+    def test_what_you_hold_and_what_you_write(self):
+        """Each row of the README's table is Python that runs."""
+        tokens = torch.arange(2 * 130).view(2, 130)
+        names = {"fcpc": fcpc, "cu_seqlens": [0, 130, 260], "cu_seqlens_q": [0, 130, 200],
+                 "cu_seqlens_k": [0, 130, 260],
+                 "tokens": tokens, "attention_mask": (tokens > 7).long(), "lengths": [130, 130],
+                 "doc": torch.arange(260) // 50, "prefix": torch.tensor([7, 9]), "w": torch.ones(2, 8).long(),
+                 "list_of_keep": [torch.ones(8, 2, 2, dtype=torch.bool)] * 2, "prog": fcpc.program("causal"),
+                 "mask_mod": gallery.causal, "score_mod": gallery.softcap,
+                 "block_mask": create_block_mask(gallery.causal, None, None, 128, 128, device="cpu"),
+                 "indices": torch.full((2, 1, 64, 1), 50), "q_ranges": [[0, 64]], "k_ranges": [[0, 64]],
+                 "attn_type_map": [1]}
+        text = (Path(__file__).resolve().parents[2] / "runtime/python/README.md").read_text()
+        part = text.split("## What you hold, and")[1].split("\n## ")[0]
+        rows = re.findall(r"^\| [^|]* \| ([^|]*) \|$", part, re.MULTILINE)
+        self.assertGreater(len(rows), 12)
+        for row in rows[2:]:
+            here = dict(names)
+            for piece in re.findall(r"`([^`]*)`", row):
+                with self.subTest(piece):
+                    if "fcpc." in piece or piece.startswith(("prog.", "tokens[")):
+                        name, _, expression = piece.rpartition(" = ") if piece.startswith("m = ") else ("", "", piece)
+                        made = eval(expression, here)
+                        if isinstance(made, fcpc.Program):
+                            here["prog"] = made
+                        elif name:
+                            prog = fcpc.program(made)
+                            self.assertGreater(prog.plan(made.lengths, made.fields).summary()["pairs"], 0)
 
 
 if __name__ == "__main__":

@@ -201,7 +201,8 @@ class FlashMask(Expecting):
                         f"{columns} columns")
         self.expect("E202", lambda: call(torch.zeros(1, 1, 4, 1), True), "torch.float32")
         m = call(torch.zeros(1, 1, 4, 1, dtype=torch.int32), True)
-        self.expect("E320", lambda: a_program(m).plan(m.lengths), "'lts' has no values", "plan(lengths, {")
+        self.expect("E320", lambda: a_program(m).plan(m.lengths), "'lts' has no values",
+                    'plan(lengths, {"lts": values})')
 
 
 def compiled(block_mask, function, b, h):

@@ -195,7 +195,7 @@ class Arguments(Expecting):
         self.expect("E202", lambda: prog.plan(torch.ones(2)), "torch.float32")
         self.expect("E202", lambda: prog.plan([8], DOCUMENTS), '{"doc": values}')
         prog = fcpc.program("causal", documents="doc")
-        self.expect("E320", lambda: prog.plan([8]), "values come with it, in plan(lengths, {name: values})")
+        self.expect("E320", lambda: prog.plan([8]), "values come with it, in plan(lengths, {\"doc\": values})")
 
     def test_cu_seqlens(self):
         """What FlashAttention takes in place of lengths may be lengths: a field decides, or there is a warning."""

@@ -173,10 +173,9 @@ fcp_code fcpc_show_json(const fcp_plan *plan, const fcpc_show_options *options, 
 char *fcpc_habit(const char *word, uint32_t places, const char *value);
 fcp_code fcpc_explain_text(const char *name, const char *text, size_t size, const fcpc_options *options,
                            const fcpc_question *question, fcpc_diagnostics *d, char **out_text);
-char *fcpc_habit(const char *word, unsigned places, const char *value);
 """
 
-_VALUES = {"fcp_code": _int, "fcp_pass": _int, "bool": _bool, "size_t": _size, "uint32_t": _u32, "unsigned": ctypes.c_uint, "uint64_t": _u64,
+_VALUES = {"fcp_code": _int, "fcp_pass": _int, "bool": _bool, "size_t": _size, "uint32_t": _u32, "uint64_t": _u64,
            "int64_t": _i64, "double": _double, "void": None}
 
 

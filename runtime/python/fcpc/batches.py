@@ -147,7 +147,8 @@ def _misfit(values: Any, kind: str) -> str:
             array.array(kind, [value])
         except (TypeError, OverflowError):
             pair = "; sequences with other queries than keys have `queries` beside `lengths`"
-            return f"element {i} is {value!r}, {expected} is expected{pair if isinstance(value, tuple) else ''}"
+            more = pair if isinstance(value, tuple) else _as_reals(kind) if isinstance(value, float) else ""
+            return f"element {i} is {value!r}, {expected} is expected{more}"
     return f"{expected} is expected"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 import warnings
 from typing import Any, Iterable, Iterator
@@ -107,6 +108,9 @@ class Diagnostics:
         if first is None:
             raise Error(name, C["fcp_code_text"](code).decode())
         text = take_text(C["fcpc_diagnostics_render"](self.handle, False)).rstrip()
-        text = text.replace("fcpc_batch.fields", "plan(lengths, {name: values})")  # what callers of C would fill in
+        field = re.search(r"field '(\w+)'", first.message.decode(errors="replace"))
+        given = f'"{field[1]}"' if field else "name"
+        # fcpc_batch.fields is what callers of C would fill in
+        text = text.replace("fcpc_batch.fields", f"plan(lengths, {{{given}: values}})")
         raise Error(name, first.message.decode(errors="replace"), first.file.decode(errors="replace"), first.line,
                     first.column, text=text, warnings=self.warnings())

@@ -631,8 +631,8 @@ def _declared(fields: Any) -> dict[str, str]:
 
 
 def _with_hint(error: Error, plan: Mapping[str, Any]) -> Error:
-    """The error of a program whose hints are in Python; of a key that the language does not know, with the argument that
-    may be meant."""
+    """The error of a program, with its hints in Python; of a key that the language does not know, with the argument
+    that may be meant."""
     text = "\n".join(in_python(line) if "= hint: " in line else line for line in str(error).split("\n"))
     key = next((key for key in plan if error.code == "E205" and f"'{key}'" in error.message), "")
     near = difflib.get_close_matches(key, inspect.signature(program).parameters, 1) if key else []

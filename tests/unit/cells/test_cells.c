@@ -270,6 +270,55 @@ Test(cells, alike_sequences) {
     free(nodes);
 }
 
+/* A number of each sequence, which is the only element of its array, costs what a number of the program costs; and
+ * sequences with equal numbers share their answers. */
+Test(cells, numbers_of_sequences) {
+    static exprs e;
+    enum { LENGTH = 5000, SEQUENCES = 6 };
+    static const int64_t numbers[SEQUENCES] = {700, 700, 1300, 700, 1300, 0};
+    uint64_t cuts[CUTS_MAX], before = 0;
+    const uint32_t pieces = even_cuts(LENGTH, 512, cuts);
+    cells *all = NULL;
+    mc_node *of_all = NULL;
+    for (int s = 0; s < SEQUENCES; s++) {
+        const mc_array array = {.data = &numbers[s], .count = 1, .width = MC_I64};
+        const mc_env env = {.n = LENGTH, .queries = LENGTH, .arrays = &array};
+        cells_counts counts[2];
+        cells_stats stats[2], spent;
+        for (int plain = 0; plain < 2; plain++) { /* k <= q or k < number */
+            e.count = 0;
+            const int number = plain ? num(&e, numbers[s]) : ex(&e, MC_LOAD, num(&e, 0), -1, -1, 0);
+            const int early = ex2(&e, MC_LT, ex0(&e, MC_K), number);
+            mc_node *nodes;
+            const int causal = ex2(&e, MC_LE, ex0(&e, MC_K), ex0(&e, MC_Q));
+            const mc_code code = lower_mask(&e, ex2(&e, MC_OR, causal, early), &nodes);
+            cells *c = cells_new(code, 1);
+            cr_assert_eq(cells_count(c, &env, &counts[plain], NULL), FCP_OK);
+            cells_get_stats(c, &stats[plain]);
+            cells_free(c);
+            if (!plain && !all) {
+                all = cells_new(code, 1);
+                cells_keep_grids(all);
+                of_all = nodes;
+            } else {
+                free(nodes);
+            }
+        }
+        cr_expect_eq(counts[0].pairs, counts[1].pairs);
+        cr_expect_eq(counts[0].pairs, LENGTH * (LENGTH + 1) / 2 + (uint64_t)(numbers[s] * (numbers[s] - 1) / 2));
+        cr_expect(stats[0].boxes == stats[1].boxes && stats[0].work < stats[1].work + 100, "sequence %d", s);
+        const cell_entry *entries;
+        size_t count;
+        cr_assert_eq(cells_grid(all, &env, cuts, pieces, cuts, pieces, &entries, &count, NULL), FCP_OK);
+        cells_get_stats(all, &spent);
+        const bool again = s == 1 || s == 3 || s == 4;
+        cr_expect_eq(spent.work == before, again, "sequence %d", s);
+        before = spent.work;
+    }
+    cells_free(all);
+    free(of_all);
+}
+
 /* An environment for a random mask: queries and keys the same, or queries at any offset. */
 static mc_env draw_env(exprs *e, uint64_t longest, bool apart, array_set *arrays) {
     mc_env env = {.n = 1 + (int64_t)draw(e, longest)};

@@ -18,13 +18,26 @@ static fcp_plan *plan_by(const char *mask, const char *tables, uint32_t heads, c
 }
 
 /* The classes of a mask's heads, as text: "0 1 0". */
-static void expect_classes(const char *mask, const char *tables, uint32_t heads, const char *wanted) {
-    fcp_plan *plan = plan_by(mask, tables, heads, "block = 512");
+static void expect_classes_of(fcp_plan *plan, const char *mask, const char *wanted) {
     char found[200] = "";
     for (uint64_t h = 0, at = 0; h < plan->head_classes_count; h++)
         at += (uint64_t)snprintf(found + at, sizeof found - at, "%s%u", h ? " " : "", plan->head_classes[h]);
     cr_expect_str_eq(found, wanted, "%s: %s", mask, found);
     fcp_plan_free(plan);
+}
+
+static void expect_classes(const char *mask, const char *tables, uint32_t heads, const char *wanted) {
+    expect_classes_of(plan_by(mask, tables, heads, "block = 512"), mask, wanted);
+}
+
+/* The same of 4 heads, for a field of two sequences. */
+static void expect_field_classes(const char *mask, const char *field, const char *wanted) {
+    char text[800];
+    snprintf(text, sizeof text,
+             "model { heads = 4; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\n"
+             "batch { lengths = [300, 200]; field x = %s }\nmask m = %s\nplan { mask = m }\n",
+             field, mask);
+    expect_classes_of(plan_named("classes.fcp", text), mask, wanted);
 }
 
 Test(head_classes, found) {
@@ -40,6 +53,20 @@ Test(head_classes, found) {
                    "table allowed = [[1, 1, 1], [1, 0, 1], [1, 1, 1], [1, 0, 1]]", 4, "0 1 0 1");
     /* a guard that a head makes true or false */
     expect_classes("causal and (if h == 0 then k < 100 else q / h < 900)", "", 3, "0 1 2");
+}
+
+/* Heads are of one class if a field has the same values for them in each sequence; from sequence to sequence these may
+ * differ. */
+Test(head_classes, found_by_fields) {
+    expect_field_classes("causal and q - k < x[h]", "[8, 9, 8, 8, 1, 2, 1, 3] over heads", "0 1 0 2");
+    expect_field_classes("causal and q - k < x[h]", "[5, 5, 5, 5, 7, 7, 7, 7] over heads", "0 0 0 0");
+    expect_field_classes("causal and q - k < x[h / 2]", "[5, 6, 7, 7] over kv_heads", "0 0 1 1");
+    expect_field_classes("causal and q - k < x", "[5, 6] over sequences", "");
+    /* 2 x 2 blocks of the first sequence, and 1 x 1 of the second */
+    expect_field_classes(
+        "x[h, q / 200, k / 200] == 1",
+        "[1, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1, 0, 0, 1, 1, 1, 1, 0] over heads, queries / 200, keys / 200",
+        "0 1 0 2");
 }
 
 /* The cells of one class of a plan, over the batch: FULL and PARTIAL ones, and pairs of one head. */
