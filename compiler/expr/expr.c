@@ -393,13 +393,14 @@ static value no_batch_index(sema *s, const expr *e) {
     return poison;
 }
 
-/* Adds how to declare a field or table, if the name was looked for and nothing is like it. */
-static void hint_declare(sema *s, const expr *e, const frame *f) {
+/* Adds how to declare a field or table, if the name was looked for and nothing is like it. `several`: it has several
+ * indices. */
+static void hint_declare(sema *s, const expr *e, const frame *f, bool several) {
     if (e->ref != REF_WRONG || habits_find(e->name, FCPC_HABIT_NAME, NULL) ||
         sema_nearest_name(s, e->name, f->m, f->def))
         return;
-    diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\") }, or model { table %s = [1, 2] }", e->name, e->name,
-              e->name);
+    diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\")%s }, or model { table %s = %s }", e->name, e->name,
+              several ? " over heads, queries / 128, keys / 128" : "", e->name, several ? "[[1, 2], [3, 4]]" : "[1, 2]");
 }
 
 /* Lowers the index expressions name[i], name[i, j] and name[i, j, l]. */
@@ -408,7 +409,7 @@ static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     s->in_index++;
     const bool first = e->a->kind == EXPR_NAME && e->a->ref == REF_NONE;
     value a = lower_array(s, e->a, f, guard);
-    if (first) hint_declare(s, e->a, f);
+    if (first) hint_declare(s, e->a, f, e->integer > 1);
     expr *const indices[] = {e->b, e->c, e->d};
     value at[3] = {{TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}};
     for (int i = 0; i < 3 && indices[i]; i++) at[i] = lower(s, indices[i], f, guard);
@@ -607,7 +608,9 @@ bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out) 
 }
 
 bool expr_field_argument(sema *s, const arg *param, const expr *e, bool score, figure *out) {
-    const uint32_t array = param->as || e->kind != EXPR_NAME ? ARRAY_ANY : sema_find_array(s, e->name);
+    if (param->as || e->kind != EXPR_NAME) return true;
+    uint32_t array = sema_find_array(s, e->name);
+    if (array == ARRAY_ANY) array = sema_unread_array(s, e->name);
     if (array == ARRAY_ANY) return true;
     mc_op op;
     if (!sema_is_bare(s, array)) {
@@ -790,7 +793,7 @@ value expr_array_argument(sema *s, expr *e, const frame *f, uint32_t guard) {
     s->in_index += first; /* an unknown name is a field or table here, too, and no parameter */
     const value v = lower_array(s, e, f, guard);
     s->in_index -= first;
-    if (first) hint_declare(s, e, f);
+    if (first) hint_declare(s, e, f, false);
     return v;
 }
 

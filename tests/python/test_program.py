@@ -3,6 +3,7 @@ import contextlib
 import multiprocessing
 import os
 import pickle
+import subprocess
 import sys
 import tempfile
 import threading
@@ -130,6 +131,19 @@ class Warnings(Expecting):
         self.assertEqual([str(w.message) for w in said], list(first.warnings))
         self.assertEqual({w.filename for w in said}, {__file__})
         self.assertGreater(len({plan.warnings for plan in plans}), 1)
+
+    def test_shown_to_a_newcomer(self):
+        """A process that has set nothing sees of both ways to a plan that ranks get no tokens, at its own lines."""
+        text = ("import fcpc\n"
+                "prog = fcpc.program('causal', cluster=fcpc.detect(ranks=4), block=4096)\n"
+                "plan = prog.plan([3000])\n"
+                "for batch, plan in prog.ahead([{'lengths': [300]}, {'lengths': [301]}]): pass\n")
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
+        said = subprocess.run([sys.executable, "-"], input=text, text=True, env=environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT).stdout
+        self.assertRegex(said, r"^<stdin>:3: Warning: .*3 of 4 ranks get no tokens.*\n(.*\n)?"
+                               r"<stdin>:4: Warning: .*3 of 4 ranks get no tokens")
+        self.assertEqual(said.count("get no tokens"), 2, said)
 
     def test_as_errors(self):
         """Nothing is left half made: the next call works, and threads have ended."""
