@@ -398,10 +398,12 @@ static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     value a = lower_array(s, e->a, f, guard);
     if (first && e->a->ref == REF_WRONG && !habits_find(e->a->name, FCPC_HABIT_NAME, NULL) &&
         !sema_nearest_name(s, e->a->name, f->m, f->def))
-        diag_hint(s->d, e->integer > 1 ? "declare it: batch { field %s = file(\"%s.npy\") over heads, queries / 128, keys / 128 "
-                                         "}, or model { table %s = [[1, 2], [3, 4]] }"
-                                       : "declare it: batch { field %s = file(\"%s.npy\") }, or model { table %s = [1, 2] }", e->a->name,
-                  e->a->name, e->a->name);
+        diag_hint(s->d,
+                  e->integer > 1
+                      ? "declare it: batch { field %s = file(\"%s.npy\") over heads, queries / 128, keys / 128 "
+                        "}, or model { table %s = [[1, 2], [3, 4]] }"
+                      : "declare it: batch { field %s = file(\"%s.npy\") }, or model { table %s = [1, 2] }",
+                  e->a->name, e->a->name, e->a->name);
     expr *const indices[] = {e->b, e->c, e->d};
     value at[3] = {{TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}};
     for (int i = 0; i < 3 && indices[i]; i++) at[i] = lower(s, indices[i], f, guard);
@@ -597,6 +599,29 @@ bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out) 
     }
     *out = e->integer;
     return true;
+}
+
+/* Does an expression name a field over sequences? */
+static bool names_bare(const sema *s, const expr *e) {
+    for (; e && e->kind == EXPR_BINARY; e = e->a)
+        if (names_bare(s, e->b)) return true;
+    if (!e || (e->kind != EXPR_NAME && e->kind != EXPR_UNARY)) return false;
+    if (e->kind == EXPR_UNARY) return names_bare(s, e->a);
+    const uint32_t array = sema_find_array(s, e->name);
+    return array != ARRAY_ANY && sema_is_bare(s, array);
+}
+
+void expr_hint_field(sema *s, const expr *e) {
+    if (e->kind != EXPR_NAME && names_bare(s, e)) {
+        diag_hint(s->d, "a field over sequences stands alone here; a mask or score of the program computes with it");
+        return;
+    }
+    const char **names = ARENA_NEW(s->scratch, const char *, s->array_count + (size_t)1);
+    size_t count = 0;
+    for (uint32_t i = 0; i < s->array_count && names; i++)
+        if (sema_is_bare(s, i)) names[count++] = s->arrays[i]->name;
+    const char *nearest = names && e->kind == EXPR_NAME ? diag_nearest(e->name, strlen(e->name), names, count) : NULL;
+    if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
 }
 
 bool expr_field_argument(sema *s, const arg *param, const expr *e, bool score, figure *out) {

@@ -1,7 +1,7 @@
-/* test_field_shapes.c: random fields over sequences, heads, queries and keys, in cells, against what they are defined to
- * be. Each has its values from a list, a text, a .npy, --field or the batch. For every query, key and head of every
- * sequence the plan's mask or score must give what the definition gives; so must what explains it. The program must also
- * print as one that means the same, and one value too many or too few must be refused. */
+/* test_field_shapes.c: random fields over sequences, heads, queries and keys, in cells, against what they are defined
+ * to be. Each has its values from a list, a text, a .npy, --field or the batch. For every query, key and head of every
+ * sequence the plan's mask or score must give what the definition gives; so must what explains it. The program must
+ * also print as one that means the same, and one value too many or too few must be refused. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -82,8 +82,9 @@ static void draw_shape(drawn *r) {
     const bool alike = roll(r, 2), square = roll(r, 2);
     for (int s = 0; s < r->sequences; s++) {
         const int before = alike && s ? s - 1 : s;
-        r->keys[s] = before < s ? r->keys[before] : 1 + roll(r, POSITIONS - 1);
-        r->queries[s] = before < s ? r->queries[before] : square ? r->keys[s] : 1 + roll(r, POSITIONS - 1);
+        const int least = roll(r, 8) != 0; /* some have no keys, or no queries */
+        r->keys[s] = before < s ? r->keys[before] : least + roll(r, POSITIONS - 1);
+        r->queries[s] = before < s ? r->queries[before] : square ? r->keys[s] : least + roll(r, POSITIONS - 1);
         r->rows[s] = r->q_cell ? count_cells(first_query(r, s), r->queries[s], r->q_cell) : 1;
         r->columns[s] = r->k_cell ? count_cells(0, r->keys[s], r->k_cell) : 1;
         r->first[s + 1] = r->first[s] + (uint64_t)(r->planes ? r->planes : 1) * (uint64_t)(r->rows[s] * r->columns[s]);
@@ -310,6 +311,7 @@ static bool ask(void *context, explanation *o) {
     drawn *r = a->r;
     if (!a->left--) return false;
     a->s = roll(r, r->sequences);
+    if (!r->queries[a->s] || !r->keys[a->s]) return false;
     a->q = first_query(r, a->s) + roll(r, r->queries[a->s]);
     a->k = roll(r, r->keys[a->s]);
     a->h = roll(r, r->heads);
