@@ -125,7 +125,9 @@ static void hint_array(sema *s, value v, const expr *e) {
     const array_decl *a = v.node == ARRAY_ANY ? NULL : s->arrays[v.node];
     if (a && !a->table && !fcp_array_is_over(&a->array.record, FCP_KEYS))
         diag_hint(s->d, "its elements are numbers: %s", sema_reading_text(s, v.node));
-    else diag_hint(s->d, "its elements are numbers: %s[q], %s[k]", e->name, e->name);
+    else
+        diag_hint(s->d, "its elements are numbers: %s[q], %s[k]%s", e->name, e->name,
+                  a && !a->table ? "; a field over sequences has one for each, read by its name" : "");
 }
 
 /* Does v have this type, or one that is not known yet? If not, reports it. For TYPE_POISON, whose error was reported

@@ -166,7 +166,9 @@ static void write_program(drawn *r) {
                 "model { heads = %d; kv_heads = %d; head_dim = 64 }\ncluster { nodes = 1; gpus = 2 }\nbatch {\n"
                 "    lengths = [",
                 r->heads, r->kv_heads);
-    for (int s = 0; s < r->sequences; s++) text_printf(out, "%s%d:%d", s ? ", " : "", r->queries[s], r->keys[s]);
+    if (r->from == BATCH) text_puts(out, "9, 5:3"); /* other lengths come with the values */
+    for (int s = 0; s < r->sequences && r->from != BATCH; s++)
+        text_printf(out, "%s%d:%d", s ? ", " : "", r->queries[s], r->keys[s]);
     text_printf(out, "]\n    align = %s\n", r->top_left ? "top_left" : "bottom_right");
     put_field(r, out);
     text reading = {0};
@@ -263,7 +265,15 @@ static made make(drawn *r, uint64_t count) {
     const bool as_whole = !r->real;
     const fcpc_field field = {"f", as_whole ? whole : NULL, count, as_whole ? NULL : r->values};
     fcpc_batch batch = FCPC_BATCH_INIT;
-    if (r->from == BATCH) batch.fields = &field, batch.field_count = 1;
+    uint64_t keys[SEQUENCES], queries[SEQUENCES];
+    for (int s = 0; s < r->sequences; s++) keys[s] = (uint64_t)r->keys[s], queries[s] = (uint64_t)r->queries[s];
+    if (r->from == BATCH) {
+        batch.fields = &field;
+        batch.field_count = 1;
+        batch.lengths = keys;
+        batch.queries = queries;
+        batch.count = (size_t)r->sequences;
+    }
     m.code = fcpc_parse_text("a.fcp", r->program.at, r->program.size, &options, m.d, &m.program);
     if (!m.code) m.code = fcpc_plan_batch(m.program, &batch, NULL, m.d, NULL, &m.plan);
     free(whole);
