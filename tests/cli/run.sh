@@ -1480,6 +1480,12 @@ if [ -c /dev/full ]; then
     bad "a full disk under a trace" 1 E011 run a.plan --no-check --out out/x.npy --trace /dev/full
 fi
 if [ -e "$B/standin/libcuda.so" ]; then
+    plan learnt.fcp learnt16.plan -D model.dtype=bf16
+    ok "gradients of sinks and tables on CUDA" env FCP_CUDA_DRIVER="$B/standin/libcuda.so" \
+        FCP_NVRTC="$B/standin/libnvrtc.so" FCP_CACHE="$B/kernels" STANDIN_PLAN=learnt16.plan \
+        "$fcpc" run learnt16.plan --backend cuda --json --dsink ds16.npy --dtable bias=bi16.npy --dtable slopes=sl16.npy
+    holds "are right" json '.ok and .tensors.dsink.ok and .tensors.dtable.ok'
+    holds "have their shapes" shapes "ds16.npy=4," "bi16.npy=2, 3" "sl16.npy=4,"
     ok "a trace of a run on CUDA" env FCP_CUDA_DRIVER="$B/standin/libcuda.so" FCP_NVRTC="$B/standin/libnvrtc.so" \
         FCP_CACHE="$B/kernels" \
         STANDIN_PLAN=gpu.plan "$fcpc" run gpu.plan --backend cuda --trace cuda.json

@@ -195,6 +195,17 @@ Test(shared_gradients, of_sinks_are_checked_in_a_sample_and_of_tables_are_not) {
     end(&b);
 }
 
+/* Keys have all of every sum but for 1e-40 of it, or less: then so do gradients of sinks, and that says something. */
+Test(shared_gradients, of_sinks_that_count_for_nothing) {
+    bench b = run_text(MODEL("fp32", "") "score far = s + 95.0\n" PLAN "score = far; sink = 0.0 }\n");
+    judge(&b);
+    cr_assert(b.report.ok, "%s", said(&b, FCP_CHECK_DSINK));
+    b.packed.d_sink[1] = 1e-3f;
+    judge(&b);
+    cr_assert_eq((fcp_verdict)b.report.tensor[FCP_CHECK_DSINK].verdict, FCP_DIFFERS);
+    end(&b);
+}
+
 /* What 16 bits leave of P and dS is allowed, and more is not. */
 Test(shared_gradients, in_two_bytes) {
     static const char *const dtypes[] = {MODEL("fp16", SLOPES BIAS), MODEL("bf16", SLOPES BIAS)};
