@@ -53,6 +53,11 @@ static const struct { const char *name, *source; } sound[] = {
                   "plan { mask = m; block = 128; layout = zigzag }"},
     {"documents", MODEL "batch { lengths = [200, 60]; field doc = [7 x 150, 900 x 110]; documents = doc }\n"
                         "cluster { gpus = 2 }\nplan { mask = causal; block = 128; passes = forward }"},
+    {"shapes", MODEL "batch { lengths = [40:200, 150]; field w = [16, 900] over sequences\n"
+                     "field keep = [1 x 5, 0, 1 x 14] over heads, queries / 64, keys / 100\n"
+                     "field bias = [0.5 x 350] over kv_heads, keys }\n"
+                     "mask m = keep[h, q / 64, k / 100] == 1 and q - k < w\nscore b = s + bias[0, k]\n"
+                     "plan { mask = m; score = b; block = 128; passes = forward }"},
     {"nothing", MODEL "batch { lengths = [0, 0] }\ncluster { gpus = 2 }\nplan { mask = causal; layout = contiguous }"},
 };
 enum { SOUND = sizeof sound / sizeof *sound };

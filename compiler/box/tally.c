@@ -28,8 +28,9 @@
 _Static_assert((int)TALLY_CELL <= (int)LANES, "a cell's side is evaluated at once");
 
 /* CLASSES_MOST: of one dimension; FEW of them are worth trying on the shortest side, and otherwise one for each SHARE
- * positions. SLOTS: of the hash table. RUNS_FEW: see tally_fits. */
-enum { CLASSES_MOST = 1024, FEW = 64, SHARE = 8, SLOTS = 4096, RUNS_FEW = 8 };
+ * positions. SLOTS: of the hash table. RUNS_FEW, RUN_LONG: a box in which so few runs begin, or in which runs
+ * have so many positions on average, is left to splits. */
+enum { CLASSES_MOST = 1024, FEW = 64, SHARE = 8, SLOTS = 4096, RUNS_FEW = 8, RUN_LONG = 256 };
 _Static_assert(CLASSES_MOST >= TALLY_SIDE * TALLY_CELL / SHARE, "room for all that are worth trying");
 #define HEADS_MOST (UINT32_MAX / (TALLY_CELL * TALLY_CELL)) /* more do not fit the counts */
 
@@ -103,31 +104,37 @@ size_t tally_bytes(const tally *t) {
 
 /* --- which programs ----------------------------------------------------------------------------------------------- */
 
-/* How many runs begin among the elements that a load reads in a box; a large number if that is not known. */
-static uint64_t runs_read(const box_program *p, const box_node *x, const box *b) {
+/* How many runs begin among the elements that a load reads in a box, and how many elements these are. False: that is not
+ * known. */
+static bool count_runs(const box_program *p, const box_node *x, const box *b, uint64_t *runs, uint64_t *elements) {
     const box_array *a = &p->arrays[x->f.c];
     const box_node *index = &p->nodes[x->a];
     int64_t lo, hi;
     uint64_t end;
-    if (x->op != MC_LOAD || index->op != BOX_LINEAR) return UINT32_MAX;
+    if (x->op != MC_LOAD || index->op != BOX_LINEAR) return false;
     form_range(&index->f, b, &lo, &hi);
     lo -= a->array.first;
     hi -= a->array.first;
-    if (lo < 0 || (uint64_t)hi >= a->total) return UINT32_MAX;
+    if (lo < 0 || (uint64_t)hi >= a->total) return false;
     const array_run *first = box_array_run(a, (uint64_t)lo, &end), *last = box_array_run(a, (uint64_t)hi, &end);
-    return first ? (uint64_t)(last - first) : UINT32_MAX;
+    *runs += first ? (uint64_t)(last - first) : 0;
+    *elements += (uint64_t)(hi - lo) + 1;
+    return first;
 }
 
 bool tally_fits(const box_program *p, const box *b) {
+    uint64_t runs = 0, elements = 0;
+    bool reads = false, known = true;
     if (p->loose || box_side(b, BOX_H) > HEADS_MOST) return false;
-    uint64_t runs = 0;
     for (uint32_t i = 0; i < p->count; i++) {
         const box_node *x = &p->nodes[i];
         if (x->op >= MC_BANDS && x->op < BOX_LINEAR) return false;
         if (x->op >= BOX_LINEAR && x->f.x[BOX_Q] != 0 && x->f.x[BOX_K] != 0) return false;
-        if (mc_loads_int(x->op)) runs += runs_read(p, x, b);
+        if (!mc_loads_int(x->op)) continue;
+        reads = true;
+        known = known && count_runs(p, x, b, &runs, &elements);
     }
-    return runs > RUNS_FEW;
+    return reads && (!known || (runs > RUNS_FEW && runs * RUN_LONG > elements));
 }
 
 static bool reserve(tally *t, uint32_t count) {

@@ -20,7 +20,7 @@ tally *tally_new(void); /* NULL: out of memory */
 void tally_free(tally *t);
 size_t tally_bytes(const tally *t); /* of NULL: 0 */
 
-/* Is it worth trying, for a program specialised to box b? It is not if the arrays that the program reads have few runs
+/* Is it worth trying, for a program specialised to box b? It is not if the arrays that the program reads have long runs
  * (array.h) there; the box is then better split where these begin. */
 bool tally_fits(const box_program *program, const box *b);
 

@@ -4,9 +4,9 @@
  * Gives: an estimate of cells_stats.work and of the pairs that will be looked at one by one.
  * How: making a grid halves MIXED rectangles again and again, down to cells. So the rectangles form a tree. What the
  *      tree costs is estimated from random walks:
- *      1. A walk begins at the root. At each step it draws one of the MIXED parts and goes there. It ends at a cell, or
- *         at a rectangle without MIXED parts. If there are several sequences, each gets a share of the walks in
- *         proportion to its pairs.
+ *      1. A walk begins at the root. At each step it draws one of the MIXED parts and goes there. It ends at a cell, at
+ *         a rectangle without MIXED parts, or at one that is counted without being split. If there are several
+ *         sequences, each gets a share of the walks in proportion to its pairs.
  *      2. A walk that had the choice of 3, then 4, then 2 parts is one of 24 equally likely ones, so what it met is
  *         counted 24 times. The mean over all walks is an unbiased estimate of the tree's cost.
  *      3. But cells and piece pairs with equal keys cost only once, because the memo answers from then on. So the
@@ -167,7 +167,9 @@ static fcp_code walk_down(looking *l, const cell_rect *all, double weight, uint3
             whole = true; /* its rows, or columns, are alike */
             c->stats.work += side * (WORK_BOX + WORK_ROW + (WORK_NODE + WORK_ROW_NODE) * p->count);
         }
-        const unsigned count = cell || whole ? 0 : halve_rect(&r, parts);
+        uint64_t counted[3] = {0};
+        if (code == FCP_OK && !cell && !whole) code = cells_count_tally(c, &b, p, counted, &whole);
+        const unsigned count = code != FCP_OK || cell || whole ? 0 : halve_rect(&r, parts);
         for (unsigned i = 0; i < count && code == FCP_OK; i++) {
             const box part = cells_rect_box(c, &parts[i]);
             const box_program *special = p;

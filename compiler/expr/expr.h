@@ -35,6 +35,8 @@ typedef struct figure {
 value expr_lower(sema *s, expr *e, const frame *f, uint32_t guard);
 /* The same where an array is meant: the name of a field over sequences is then the field, and not its number. */
 value expr_lower_array(sema *s, expr *e, const frame *f, uint32_t guard);
+/* The same of an argument that is an array. If nothing has the name, a hint says how to declare it. */
+value expr_array_argument(sema *s, expr *e, const frame *f, uint32_t guard);
 /* Emits the number that a sequence has in a field over sequences. */
 value expr_read_bare(sema *s, expr *e, uint32_t array, bool score);
 /* Emits a node; 0 if there is no builder or it has failed. A constant that is not finite is reported (E330). */
@@ -101,6 +103,8 @@ void expr_check_mask(sema *s, mask *m);
 /* Numbers of the prelude's masks are counts and sizes, so none of them is negative. Reports those that are; numbers[i] is
  * that of parameter i, and known[i] says whether it is a constant. False: one was reported. */
 bool expr_check_counts(sema *s, const mask *m, arg *const *given, const int64_t *numbers, const bool *known, span call);
+/* Notes that elements of an array are such a number. False: out of memory, which was reported. */
+bool expr_note_count(sema *s, const mask *m, const arg *param, uint32_t array);
 /* The same of one that an expression calls. False: it is defined by itself, which was reported. */
 bool expr_check_called(sema *s, const expr *e, mask *m);
 /* Lowers the mask of a plan, whose arguments are constants. Fills in mask, mask_spans, mask_name and mask_span of the

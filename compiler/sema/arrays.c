@@ -479,6 +479,12 @@ void sema_finish_arrays(sema *s) {
         }
         p->documents = number[documents];
     }
+    for (uint32_t i = 0; i < count; i++)
+        if (arrays[i].count_of && arrays[i].data && arrays[i].record.lo < 0) {
+            diag_error(s->d, FCP_E_VALUE, arrays[i].at, "%s must be at least 0, and '%s' has %" PRId64,
+                       arrays[i].count_of, arrays[i].name, arrays[i].record.lo);
+            diag_hint(s->d, "where a negative number means no limit, say so: if ... < 0 then causal else ...");
+        }
     p->arrays = arrays;
     p->array_count = count;
     /* The others are checked like those. Otherwise a wrong file would be noticed only when some mask reads it. */

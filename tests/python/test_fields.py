@@ -1,4 +1,4 @@
-"""test_fields.py: numbers of each sequence, head, token and block, as text and as captured tensors, and their values."""
+"""test_fields.py: numbers of each sequence, head, token and block, as text and as captured tensors; and values."""
 import itertools
 import pickle
 import random
@@ -80,7 +80,8 @@ class Masks(Expecting):
             if form == "stacked" and not alike:
                 form = "arrays"
             given = {"flat": lambda: torch.cat([x.flatten() for x in values]),
-                     "list": lambda: [x.tolist() for x in values], "arrays": lambda: [x.numpy() for x in values], "stacked": lambda: torch.stack(values)}[form]()
+                     "list": lambda: [x.tolist() for x in values],
+                     "arrays": lambda: [x.numpy() for x in values], "stacked": lambda: torch.stack(values)}[form]()
             prog = a_program(f"k <= q + 40 and {read(dims)} == 1", fields={"x": declared(dims)}, align=align)
             plan = prog.plan(keys, {"x": given}, queries=queries)
             for i, (m, n) in enumerate(zip(queries, keys)):
@@ -284,7 +285,7 @@ class Readme(Expecting):
                             here["prog"] = made
                         elif name:
                             prog = fcpc.program(made)
-                            self.assertGreater(prog.plan(made.lengths, made.fields).summary()["pairs"], 0)
+                            self.assertGreater(prog.plan(made).summary()["pairs"], 0)
 
 
 if __name__ == "__main__":
