@@ -442,6 +442,34 @@ Test(pairs, cost_grows_with_the_boundary) {
     cr_expect_eq(odd.elements, 4096u * 4096u);
 }
 
+/* Blocks that are no multiples of cells: each block of a cell is decided at once, and pairs are looked at only where the
+ * diagonal or a window crosses a block for the first time. */
+Test(pairs, blocks_are_looked_at_as_blocks) {
+    enum { TOKENS = 2048 };
+    for (int cell = 32; cell <= 100; cell += 17) {
+        const int side = (TOKENS + cell - 1) / cell;
+        char *text = malloc(400 + 3 * (size_t)(side * side)), *to = text;
+        uint64_t state = (uint64_t)cell;
+        fcp_pairs_proof proof;
+        fcp_error err;
+        to += sprintf(to, "batch { lengths = [%d]; field keep = [1", TOKENS);
+        for (int i = 1; i < side * side; i++) to += sprintf(to, ", %d", (int)(splitmix(&state) % 2));
+        sprintf(to,
+                "] over queries / %d, keys / %d }\nmask m = k <= q and (q - k < 300 or keep[q / %d, k / %d] == 1)\n"
+                "plan { mask = m; block = 512 }",
+                cell, cell, cell, cell);
+        fcp_plan *plan = plan_of(text);
+        cr_assert_eq(fcp_plan_verify_pairs(plan, 0, NULL, &proof, &err), FCP_OK, "cells of %d: %s", cell, err.message);
+        cr_expect_eq(proof.pairs, plan->summary->pairs);
+        cr_expect_lt(proof.elements, TOKENS * TOKENS / 16, "cells of %d: %llu elements", cell,
+                     (unsigned long long)proof.elements);
+        cr_expect_lt(proof.boxes, 8 * (uint64_t)(side * side), "cells of %d: %llu boxes", cell,
+                     (unsigned long long)proof.boxes);
+        fcp_plan_free(plan);
+        free(text);
+    }
+}
+
 /* Work is counted: a limit is kept or not, whatever the machine does, and little is done beyond it. */
 Test(pairs, limit) {
     fcp_plan *plan = plan_of("batch { lengths = [1500] }\nmask odd = (q * q + k * k * k) % 10007 < 13\n"
