@@ -39,8 +39,7 @@ bool sema_read_over(sema *s, const arg *first, fcp_array *out, bool *out_kv) {
             const char *word = name->kind == EXPR_NAME ? name->name : "";
             const char *nearest = diag_nearest(word, strlen(word), words_over, OVER_COUNT);
             if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-            else
-                diag_hint(s->d, "over = heads, queries / 128, keys / 128; without `over` it has a value for each key");
+            else diag_hint(s->d, "over = heads, queries / 128, keys / 128; without `over` it has a value for each key");
             return false;
         }
         if (places[over] <= last) return refuse_order(s, e, name->name, before, places[over] == last);
