@@ -410,7 +410,9 @@ static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     if (is_batch_index(s, e->b, f)) return no_batch_index(s, e);
     s->in_index++;
     const bool first = e->a->kind == EXPR_NAME && e->a->ref == REF_NONE;
+    const size_t errors = diag_errors(s->d);
     value a = lower_array(s, e->a, f, guard);
+    if (diag_errors(s->d) > errors && e->a->kind == EXPR_INDEX) a.type = TYPE_POISON; /* keep[h][q]: said once */
     if (first) hint_declare(s, e->a, f, e->integer > 1);
     expr *const indices[] = {e->b, e->c, e->d};
     value at[3] = {{TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}};
@@ -723,7 +725,10 @@ static value lower_name(sema *s, expr *e, const frame *f, uint32_t guard) {
     }
     if (call && ref == REF_ARRAY) {
         diag_error(s->d, FCP_E_TYPE, e->name_at, "'%s' is a %s, not a function", e->name, sema_array_word(s, e->index));
-        diag_hint(s->d, "its elements are read with brackets: %s[k]", e->name);
+        const array_decl *a = s->arrays[e->index];
+        if (a->table || fcp_array_is_over(&a->array.record, FCP_KEYS))
+            diag_hint(s->d, "its elements are read with brackets: %s[k]", e->name);
+        else diag_hint(s->d, "it is read %s", sema_reading_text(s, e->index));
         return poison;
     }
     switch (ref) {

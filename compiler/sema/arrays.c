@@ -92,6 +92,8 @@ static void refuse_argument(sema *s, array_decl *a, const arg *g, const char *wh
         diag_error(s->d, FCP_E_ARGUMENT, g->value->at,
                    a->given ? "%s takes %s, and range or over with a name" : "%s takes one path%s and named arguments",
                    what, a->given ? words_real : a->table ? "" : ", perhaps real,");
+    if (!g->name && !a->table && g->value->kind == EXPR_NAME)
+        diag_hint(s->d, "field %s = given(real) is of reals; without real it is of whole numbers", a->name);
 }
 
 /* Reads `range = a..b` of a field: values may be from a to b - 1. */
@@ -294,7 +296,7 @@ bool sema_load_array(sema *s, uint32_t array) { return load(s, array, true); }
 
 bool sema_is_bare(const sema *s, uint32_t array) {
     const array_decl *a = s->arrays[array];
-    return a->unread || (!a->table && !fcp_array_dims(&a->array.record));
+    return a->unread || a->wrong || (!a->table && !fcp_array_dims(&a->array.record)); /* wrong: no second error */
 }
 
 bool sema_is_typed(const sema *s, uint32_t array) {

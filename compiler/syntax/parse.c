@@ -480,6 +480,8 @@ static void hint_at_syntax_error(parse *p, const char *here, uint32_t length, ui
     case T_REPEAT: say = "'x' repeats between two values of a list: [8192 x 32]"; break;
     default: break;
     }
+    if (!say && comes_after(p, "over"))
+        say = "what a field is over: given(over = heads, keys), or given over heads, keys";
     if (!say && is_percent(p->scan.text, here)) say = "'%' is the remainder of a division: 5 percent is 0.05";
     if (!say && is_comparison(p->last) && !operators) say = "a comparison stands between two expressions";
     if (!say && name && operators && length == 2 && !memcmp(here, "in", 2))
