@@ -18,12 +18,13 @@
 static const char *const programs[] = {
     MODEL "batch { lengths = [500, 300, 129] }\ncluster { gpus = 3 }\nplan { mask = causal; block = 256 }",
     MODEL "batch { lengths = [600, 40 x 5] }\ncluster { nodes = 2; gpus = 2 }\n"
-    "plan { mask = lambda(sink = 70, window = 200); block = 128; passes = forward, backward }",
+          "plan { mask = lambda(sink = 70, window = 200); block = 128; passes = forward, backward }",
     MODEL "batch { lengths = [500, 160]; field doc = [0 x 300, 5 x 200, 7 x 160]; field g = [0 x 659, 1] }\n"
-    "plan { mask = m; block = 128 }\nmask m = doc[q] == doc[k] or g[k] == 1",
+          "plan { mask = m; block = 128 }\nmask m = doc[q] == doc[k] or g[k] == 1",
     MODEL "batch { lengths = [200:600, 300, 1:500] }\ncluster { gpus = 2 }\n"
-    "plan { mask = causal; block = 128; layout = contiguous; passes = forward, backward }",
-    MODEL "batch { lengths = [700, 1:400] }\n"
+          "plan { mask = causal; block = 128; layout = contiguous; passes = forward, backward }",
+    MODEL
+    "batch { lengths = [700, 1:400] }\n"
     "mask m = slices([0, 300, 0, 300, causal], [100, 700, 50, 400, both], [250, 600, 300, 500, inverse]) or q == k\n"
     "plan { mask = m; block = 128; passes = forward, backward }",
     /* ranges of heads; and heads that see different pairs, in one range and in several */
@@ -37,7 +38,14 @@ static const char *const programs[] = {
     "model { heads = 2; kv_heads = 1; head_dim = 16 }\nbatch { lengths = [512] }\n"
     "mask m = h == 1 or (q >= 256 and k < 256)\nplan { mask = m; block = 128 }",
     MODEL "batch { lengths = [600, 300] }\ncluster { gpus = 2 }\nmask m = causal and (q / 128 - k / 128) % 2 == 0\n"
-    "plan { mask = m; block = 256; strategy = cad; layout = contiguous }",
+          "plan { mask = m; block = 256; strategy = cad; layout = contiguous }",
+    /* few values: cells are counted by classes of positions (classes.c) */
+    "model { heads = 4; kv_heads = 2; head_dim = 16; table t = [3, 1, 0, 1, 2, 0, 5] }\n"
+    "batch { lengths = [900] }\nmask m = t[q % 7] <= t[k % 7]\nplan { mask = m; block = 256 }",
+    "model { heads = 4; kv_heads = 2; head_dim = 16; table t = [3, 1, 0, 1, 2, 0, 5] }\n"
+    "batch { lengths = [600:800, 100] }\ncluster { gpus = 2 }\n"
+    "mask m = t[q * q % 7] == t[k % 7] or (k <= q and t[q % 5] * t[k % 3] % 4 == h % 2)\n"
+    "plan { mask = m; block = 256 }",
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 
@@ -401,10 +409,12 @@ Test(pairs, damage_is_refused_where_it_changes_pairs) {
 /* --- what it costs ------------------------------------------------------------------------------------------------ */
 
 static fcp_pairs_proof cost_of(const char *mask, unsigned thousands) {
-    char text[400];
+    char text[500];
     snprintf(text, sizeof text,
-             "model { heads = 8; kv_heads = 1; head_dim = 64 }\nbatch { lengths = [%uK] }\ncluster { gpus = 8 }\n"
-             "mask odd = (q * k) %% 1009 < 13\nplan { mask = %s; block = 4K; layout = planned; passes = forward }",
+             "model { heads = 8; kv_heads = 1; head_dim = 64; table t = [3, 1, 0, 1, 2, 0, 5] }\n"
+             "batch { lengths = [%uK] }\ncluster { gpus = 8 }\n"
+             "mask odd = (q * k) %% 1009 < 13\nmask few = t[q %% 7] == t[k %% 7]\n"
+             "plan { mask = %s; block = 4K; layout = planned; passes = forward }",
              thousands, mask);
     fcp_plan *plan = plan_of(text);
     fcp_pairs_proof proof = {0};
@@ -427,6 +437,10 @@ Test(pairs, cost_grows_with_the_boundary) {
         cr_expect_lt(all.elements, 64 * 128 * 128, "%s: %llu elements", masks[i], (unsigned long long)all.elements);
         cr_expect_lt(all.boxes, 40000, "%s: %llu boxes", masks[i], (unsigned long long)all.boxes);
     }
+    /* with few values, only as many pairs are looked at as there would be work to find the classes */
+    const fcp_pairs_proof few = cost_of("few", 32);
+    cr_expect_leq(few.elements, 2u * (2 * 32768 / 128) * 128 * 128);
+    cr_expect_gt(few.boxes, 256u * 256u);
     /* a mask without structure is looked at pair by pair, each once */
     const fcp_pairs_proof odd = cost_of("odd", 4);
     cr_expect_eq(odd.elements, 4096u * 4096u);
