@@ -125,7 +125,9 @@ static void hint_array(sema *s, value v, const expr *e) {
     const array_decl *a = v.node == ARRAY_ANY ? NULL : s->arrays[v.node];
     if (a && !a->table && !fcp_array_is_over(&a->array.record, FCP_KEYS))
         diag_hint(s->d, "its elements are numbers: %s", sema_reading_text(s, v.node));
-    else diag_hint(s->d, "its elements are numbers: %s[q], %s[k]", e->name, e->name);
+    else
+        diag_hint(s->d, "its elements are numbers: %s[q], %s[k]%s", e->name, e->name,
+                  a && !a->table ? "; a field over sequences has one for each, read by its name" : "");
 }
 
 /* Does v have this type, or one that is not known yet? If not, reports it. For TYPE_POISON, whose error was reported
@@ -377,7 +379,10 @@ static value no_batch_index(sema *s, const expr *e) {
     if (said && name && index) {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, e->b->at,
                    "%s: a batch is a list of sequences, none of which sees another, so it has no index", said);
+        const uint32_t array = sema_find_array(s, name);
         if (e->c) diag_hint(s->d, "a field has values for each sequence anyway: %s[%s]", name, index);
+        else if (array != ARRAY_ANY && sema_is_bare(s, array))
+            diag_hint(s->d, "field '%s' has a number for each sequence: write %s", name, name);
         else
             diag_hint(s->d,
                       "a number for each sequence is batch { field %s = [10, 20] over sequences }, and is read "
@@ -390,16 +395,23 @@ static value no_batch_index(sema *s, const expr *e) {
     return poison;
 }
 
+/* Adds how to declare a field or table, if the name was looked for and nothing is like it. `several`: it has several
+ * indices. */
+static void hint_declare(sema *s, const expr *e, const frame *f, bool several) {
+    if (e->ref != REF_WRONG || habits_find(e->name, FCPC_HABIT_NAME, NULL) ||
+        sema_nearest_name(s, e->name, f->m, f->def))
+        return;
+    diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\")%s }, or model { table %s = %s }", e->name, e->name,
+              several ? " over heads, queries / 128, keys / 128" : "", e->name, several ? "[[1, 2], [3, 4]]" : "[1, 2]");
+}
+
 /* Lowers the index expressions name[i], name[i, j] and name[i, j, l]. */
 static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     if (is_batch_index(s, e->b, f)) return no_batch_index(s, e);
     s->in_index++;
     const bool first = e->a->kind == EXPR_NAME && e->a->ref == REF_NONE;
     value a = lower_array(s, e->a, f, guard);
-    if (first && e->a->ref == REF_WRONG && !habits_find(e->a->name, FCPC_HABIT_NAME, NULL) &&
-        !sema_nearest_name(s, e->a->name, f->m, f->def))
-        diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\") }, or model { table %s = [1, 2] }", e->a->name,
-                  e->a->name, e->a->name);
+    if (first) hint_declare(s, e->a, f, e->integer > 1);
     expr *const indices[] = {e->b, e->c, e->d};
     value at[3] = {{TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}};
     for (int i = 0; i < 3 && indices[i]; i++) at[i] = lower(s, indices[i], f, guard);
@@ -597,8 +609,33 @@ bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out) 
     return true;
 }
 
+/* Does an expression name a field over sequences? */
+static bool names_bare(const sema *s, const expr *e) {
+    for (; e && e->kind == EXPR_BINARY; e = e->a)
+        if (names_bare(s, e->b)) return true;
+    if (!e || (e->kind != EXPR_NAME && e->kind != EXPR_UNARY)) return false;
+    if (e->kind == EXPR_UNARY) return names_bare(s, e->a);
+    const uint32_t array = sema_find_array(s, e->name);
+    return array != ARRAY_ANY && sema_is_bare(s, array);
+}
+
+void expr_hint_field(sema *s, const expr *e) {
+    if (e->kind != EXPR_NAME && names_bare(s, e)) {
+        diag_hint(s->d, "a field over sequences stands alone here; a mask or score of the program computes with it");
+        return;
+    }
+    const char **names = ARENA_NEW(s->scratch, const char *, s->array_count + (size_t)1);
+    size_t count = 0;
+    for (uint32_t i = 0; i < s->array_count && names; i++)
+        if (sema_is_bare(s, i)) names[count++] = s->arrays[i]->name;
+    const char *nearest = names && e->kind == EXPR_NAME ? diag_nearest(e->name, strlen(e->name), names, count) : NULL;
+    if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+}
+
 bool expr_field_argument(sema *s, const arg *param, const expr *e, bool score, figure *out) {
-    const uint32_t array = param->as || e->kind != EXPR_NAME ? ARRAY_ANY : sema_find_array(s, e->name);
+    if (param->as || e->kind != EXPR_NAME) return true;
+    uint32_t array = sema_find_array(s, e->name);
+    if (array == ARRAY_ANY) array = sema_unread_array(s, e->name);
     if (array == ARRAY_ANY) return true;
     mc_op op;
     if (!sema_is_bare(s, array)) {
@@ -619,7 +656,8 @@ value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v) {
     return constant_value(s, e, expr_mask_param_type(param), v);
 }
 
-/* Checks the constants among the arguments of a call. One that is never reached may be anything. */
+/* Checks the constants among the arguments of a call. One that is never reached may be anything. Elements of fields and
+ * tables are checked once their values are known, if no condition stands before the call. */
 static bool check_counts(sema *s, const expr *e, const mask *m, arg *const *given, const value *args, uint32_t guard) {
     uint32_t count;
     const mc_node *nodes = mc_builder_nodes(s->builder, &count);
@@ -627,10 +665,14 @@ static bool check_counts(sema *s, const expr *e, const mask *m, arg *const *give
     int64_t *numbers = ARENA_ZNEW(s->scratch, int64_t, m->param_count + 1);
     bool *known = ARENA_ZNEW(s->scratch, bool, m->param_count + 1);
     if (!numbers || !known) return sema_no_memory(s);
-    for (uint32_t i = 0; i < m->param_count; i++) {
+    uint32_t i = 0;
+    for (const arg *p = m->params; p; p = p->next, i++) {
         if (args[i].type != TYPE_INT) continue;
-        known[i] = nodes[args[i].node].op == MC_CONST_I;
-        numbers[i] = nodes[args[i].node].imm;
+        const mc_node *x = &nodes[args[i].node];
+        known[i] = x->op == MC_CONST_I;
+        numbers[i] = x->imm;
+        const bool element = x->op == MC_LOAD || x->op == MC_LOAD2 || x->op == MC_LOAD3;
+        if (element && guard == MC_NONE && !expr_note_count(s, m, p, (uint32_t)x->imm)) return false;
     }
     return expr_check_counts(s, m, given, numbers, known, e->at);
 }
@@ -653,7 +695,8 @@ static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
     uint32_t i = 0;
     for (const arg *p = m->params; p; p = p->next, i++) {
         if (given[i]) {
-            args[i] = p->as ? lower_array(s, given[i]->value, f, guard) : lower(s, given[i]->value, f, guard);
+            expr *own = given[i]->value;
+            args[i] = p->as ? expr_array_argument(s, own, f, guard) : lower(s, own, f, guard);
             bool good = needs(s, args[i], expr_mask_param_type(p), given[i]->value, p->name);
             if (good && args[i].type == TYPE_ARRAY) good = sema_fits_param(s, p, args[i].node, given[i]->value->at);
             if (!good && s->builder) return poison;
@@ -769,6 +812,15 @@ static value lower(sema *s, expr *e, const frame *f, uint32_t guard) {
 
 value expr_lower(sema *s, expr *e, const frame *f, uint32_t guard) { return lower(s, e, f, guard); }
 value expr_lower_array(sema *s, expr *e, const frame *f, uint32_t guard) { return lower_array(s, e, f, guard); }
+
+value expr_array_argument(sema *s, expr *e, const frame *f, uint32_t guard) {
+    const bool first = e->kind == EXPR_NAME && e->ref == REF_NONE;
+    s->in_index += first; /* an unknown name is a field or table here, too, and no parameter */
+    const value v = lower_array(s, e, f, guard);
+    s->in_index -= first;
+    if (first) hint_declare(s, e, f, false);
+    return v;
+}
 
 /* --- the code ----------------------------------------------------------------------------------------------------- */
 

@@ -35,6 +35,8 @@ typedef struct figure {
 value expr_lower(sema *s, expr *e, const frame *f, uint32_t guard);
 /* The same where an array is meant: the name of a field over sequences is then the field, and not its number. */
 value expr_lower_array(sema *s, expr *e, const frame *f, uint32_t guard);
+/* The same of an argument that is an array. If nothing has the name, a hint says how to declare it. */
+value expr_array_argument(sema *s, expr *e, const frame *f, uint32_t guard);
 /* Emits the number that a sequence has in a field over sequences. */
 value expr_read_bare(sema *s, expr *e, uint32_t array, bool score);
 /* Emits a node; 0 if there is no builder or it has failed. A constant that is not finite is reported (E330). */
@@ -56,6 +58,8 @@ bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out);
 /* If the argument of a number parameter names a field over sequences, *out is that field. False: it names another field
  * or table, which was reported. */
 bool expr_field_argument(sema *s, const arg *param, const expr *e, bool score, figure *out);
+/* Adds a hint to the error that an argument is no constant, if it has to do with such a field. */
+void expr_hint_field(sema *s, const expr *e);
 value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v);
 /* "lambda(sink = 64, window = 8192)", "softcap(c = 50.0)": a mask or score and its arguments. NULL: out of memory. */
 const char *expr_call_text(sema *s, const mask *m, const struct figure *values);
@@ -101,6 +105,8 @@ void expr_check_mask(sema *s, mask *m);
 /* Numbers of the prelude's masks are counts and sizes, so none of them is negative. Reports those that are; numbers[i] is
  * that of parameter i, and known[i] says whether it is a constant. False: one was reported. */
 bool expr_check_counts(sema *s, const mask *m, arg *const *given, const int64_t *numbers, const bool *known, span call);
+/* Notes that elements of an array are such a number. False: out of memory, which was reported. */
+bool expr_note_count(sema *s, const mask *m, const arg *param, uint32_t array);
 /* The same of one that an expression calls. False: it is defined by itself, which was reported. */
 bool expr_check_called(sema *s, const expr *e, mask *m);
 /* Lowers the mask of a plan, whose arguments are constants. Fills in mask, mask_spans, mask_name and mask_span of the

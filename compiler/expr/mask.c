@@ -99,6 +99,16 @@ bool expr_check_counts(sema *s, const mask *m, arg *const *given, const int64_t 
     return true;
 }
 
+bool expr_note_count(sema *s, const mask *m, const arg *param, uint32_t array) {
+    program_array *a = &s->arrays[array]->array;
+    if (a->count_of) return true;
+    text t = {0};
+    text_printf(&t, "%s of '%s'", param->name, m->name);
+    a->count_of = t.failed ? NULL : arena_copy(&s->out->arena, t.at, t.size);
+    text_free(&t);
+    return a->count_of ? true : sema_no_memory(s);
+}
+
 /* Keeps the parameters of the plan's mask, and their values. Later steps warn of a parameter that is larger than every
  * sequence of a batch. */
 static bool keep_params(sema *s, const mask *m, arg *const *given, const figure *values, span call) {
@@ -156,16 +166,22 @@ bool expr_lower_mask(sema *s, mask *m, const arg *args, span call) {
         const expr *e = given[i] ? given[i]->value : p->value;
         bool fits =
             !given[i] || expr_mask_param_type(p) != TYPE_INT || expr_field_argument(s, p, e, false, &figures[i]);
-        if (fits && !figures[i].field) fits = expr_mask_constant(s, p, e, &figures[i].integer);
+        if (fits && !figures[i].field) {
+            fits = expr_mask_constant(s, p, e, &figures[i].integer);
+            if (!fits && given[i] && expr_mask_param_type(p) == TYPE_INT) expr_hint_field(s, e);
+        }
         good &= fits;
     }
     if (!good || m->state != MASK_GOOD) return false;
     bool *known = ARENA_NEW(s->scratch, bool, m->param_count + 1);
     int64_t *numbers = ARENA_NEW(s->scratch, int64_t, m->param_count + 1);
     if (!known || !numbers) return sema_no_memory(s);
-    for (i = 0; i < m->param_count; i++) { /* of a field, the least number of all sequences */
-        known[i] = true;
-        numbers[i] = figures[i].field ? s->arrays[figures[i].integer]->array.record.lo : figures[i].integer;
+    i = 0;
+    for (const arg *p = m->params; p; p = p->next, i++) {
+        known[i] = !figures[i].field;
+        numbers[i] = figures[i].integer;
+        const bool prelude = m->builtin || m->adopted;
+        if (figures[i].field && prelude && !expr_note_count(s, m, p, (uint32_t)numbers[i])) return false;
     }
     if (!expr_check_counts(s, m, given, numbers, known, call)) return false;
     s->plan_mask = m;
@@ -181,9 +197,10 @@ bool expr_lower_mask(sema *s, mask *m, const arg *args, span call) {
     }
     frame f = {.m = m, .args = values};
     s->names_h = false;
+    const size_t errors = diag_errors(s->d); /* a file that it reads may be wrong */
     value root = expr_lower(s, m->body, &f, MC_NONE);
     if (!s->failed && root.type != TYPE_BOOL) {
-        diag_error(s->d, FCP_E_INTERNAL, call, "a checked mask did not lower");
+        if (diag_errors(s->d) == errors) diag_error(s->d, FCP_E_INTERNAL, call, "a checked mask did not lower");
         s->failed = true;
     }
     if (!s->failed && expr_extract(s, s->builder, root.node, &s->out->mask, &s->out->mask_spans)) keep_head(s);

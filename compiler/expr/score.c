@@ -263,7 +263,7 @@ static bool argument(sema *s, const arg *p, const arg *given, const frame *f, ui
                       : (value){TYPE_INT, expr_emit(s, e, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, n.integer, MC_NONE)};
         return true;
     }
-    *out = type == TYPE_ARRAY ? expr_lower_array(s, e, f, guard) : expr_lower(s, e, f, guard);
+    *out = type == TYPE_ARRAY ? expr_array_argument(s, e, f, guard) : expr_lower(s, e, f, guard);
     if (type == TYPE_BOOL) return expr_needs(s, *out, TYPE_BOOL, e, p->name);
     if (type == TYPE_ARRAY)
         return expr_needs(s, *out, TYPE_ARRAY, e, p->name) && sema_fits_param(s, p, out->node, e->at);

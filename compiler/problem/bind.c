@@ -139,6 +139,12 @@ static fcp_code check_given(const job *j, const program_array *a, const char *na
                        a->declared_lo, a->declared_hi + 1);
             return FCP_E_FIELD;
         }
+        if (a->count_of && v < 0) {
+            diag_error(j->d, FCP_E_VALUE, place_of(j, a),
+                       "%s must be at least 0, and element %" PRIu64 " of field '%s' is %" PRId64, a->count_of, i, name,
+                       v);
+            return FCP_E_VALUE;
+        }
         lo = v < lo ? v : lo;
         hi = v > hi ? v : hi;
     }

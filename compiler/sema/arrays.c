@@ -374,6 +374,7 @@ uint32_t sema_derive_run(sema *s, uint32_t array) {
     array_decl *a = add_array(s, name, s->arrays[array]->at);
     if (!a) return ARRAY_ANY;
     a->run_of = array;
+    a->array.record.k_cell = 1; /* as that of any field that has runs */
     return s->array_count - 1;
 }
 
@@ -479,6 +480,12 @@ void sema_finish_arrays(sema *s) {
         }
         p->documents = number[documents];
     }
+    for (uint32_t i = 0; i < count; i++)
+        if (arrays[i].count_of && arrays[i].data && arrays[i].record.lo < 0) {
+            diag_error(s->d, FCP_E_VALUE, arrays[i].at, "%s must be at least 0, and '%s' has %" PRId64,
+                       arrays[i].count_of, arrays[i].name, arrays[i].record.lo);
+            diag_hint(s->d, "where a negative number means no limit, say so: if ... < 0 then causal else ...");
+        }
     p->arrays = arrays;
     p->array_count = count;
     /* The others are checked like those. Otherwise a wrong file would be noticed only when some mask reads it. */

@@ -36,6 +36,8 @@ typedef struct program_array {
     bool declared;           /* the program states a range, and the values of every batch must be inside it */
     int64_t declared_lo, declared_hi;
     const char *run_of;      /* it is run(...) of the field of that name, or NULL */
+    const char
+        *count_of; /* a mask of the prelude takes its elements as "w of 'window'", so none may be negative; or NULL */
     const void *data;        /* record.count * max(1, columns) values of record.width */
     span at;
 } program_array;

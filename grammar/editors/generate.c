@@ -42,7 +42,8 @@ static void list_words(group g, const char *between, text *out) {
         break;
     case VARIABLE:
         for (int i = 0; i < SCORE_VARIABLES; i++) put_word(out, between, words_variables[i]);
-        for (int i = 0; i < MODEL_FIGURES; i++) put_word(out, between, words_figures[i]);
+        for (int i = 0; i < OVER_COUNT; i++) put_word(out, between, words_over[i]); /* with the model's figures */
+        put_word(out, between, words_real);
         break;
     case UNIT:
         for (int rates = 1; rates >= 0; rates--)

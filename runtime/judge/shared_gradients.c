@@ -212,7 +212,7 @@ void check_tables_judge(const check_run *run, fcp_check_report *report) {
 
 /* What a row has of the gradient of its head's sink. */
 struct sink_row {
-    double value, off; /* off: what it may be off by */
+    double value, off, one; /* off: what it may be off by; one: what it would be with P = 1 */
     float naive;
 };
 
@@ -239,6 +239,7 @@ static struct sink_row sink_row(const check_run *run, uint64_t at, double sink, 
     const double p_off = UNIT * (8 + 4 * fabs(x) + check_bound_added(s->dtype, 256)) + (p < TINY ? 1 : 0);
     return (struct sink_row){.value = -p * (delta - d_lse),
                              .off = p * (delta_off + p_off * fabs(delta - d_lse)),
+                             .one = fabs(delta - d_lse),
                              .naive = -expf((float)x) * (naive - (float)d_lse)};
 }
 
@@ -256,7 +257,7 @@ bool check_sinks_judge(const check_run *run, fcp_check_report *report) {
         e->value += row.value;
         e->naive += row.naive;
         e->squares += square(row.off);
-        e->one = fmax(e->one, fabs(row.value));
+        e->one = fmax(e->one, row.one);
     }
     for (uint32_t h = 0; ok && h < heads; h++)
         judge_number(&found, h, run->in->d_sink[h], (double)sums[h].naive, sums[h].value, sqrt(sums[h].squares),

@@ -118,7 +118,7 @@ static void allowed(const random_program *p, uint32_t s, uint8_t *a, bool *fault
             }
 }
 
-static void define(const random_program *p, tensors *t, uint8_t *const *allow) {
+static void define(random_program *p, tensors *t, uint8_t *const *allow) {
     size_t d = p->head_dim, dv = p->value_dim, H = p->heads, KH = p->kv_heads, base = 0, key_base = 0;
     const size_t v_row = p->values_in_keys ? d : dv; /* V, and its gradient, may be in the rows of K and dK */
     double *d_v = p->values_in_keys ? t->dk : t->dv, *wdv = p->values_in_keys ? t->wdk : t->wdv;
@@ -131,7 +131,7 @@ static void define(const random_program *p, tensors *t, uint8_t *const *allow) {
         double *S = zeros(n, sizeof *S), *P = zeros(n, sizeof *P), *D = zeros(n, sizeof *D); /* D: slopes */
         float *Sf = zeros(n, sizeof *Sf), *Pf = zeros(n, sizeof *Pf), *Df = zeros(n, sizeof *Df);
         const random_score *score = &p->score;
-        view_fields(p, key_base, n);
+        view_fields(p, s);
         const int64_t first = p->top_left ? 0 : (int64_t)n - (int64_t)rows; /* position of the first query */
         for (size_t h = 0; h < H; h++)
             for (size_t q = 0; q < rows; q++) {
@@ -326,7 +326,7 @@ static float draw_factor(const random_program *p, dice *d) {
     return p->large && p->dtype != FCP_FP16 ? factors[roll(d, 4)] : 1;
 }
 
-static void run_plan(const fcp_plan *plan, const random_program *p, unsigned seed, dice *d, uint8_t *const *allow) {
+static void run_plan(const fcp_plan *plan, random_program *p, unsigned seed, dice *d, uint8_t *const *allow) {
     enum { Q, K, V, O, LSE, D_O, DQ, DK, DV, LOW, D_LSE, NT };
     static const bool of_keys[NT] = {[K] = true, [V] = true, [DK] = true, [DV] = true};
     static const bool is_input[NT] = {[Q] = true, [K] = true, [V] = true, [D_O] = true, [D_LSE] = true};
@@ -495,13 +495,13 @@ typedef struct all_pairs {
     bool fault;
 } all_pairs;
 
-static all_pairs all_allowed(const random_program *p) {
+static all_pairs all_allowed(random_program *p) {
     all_pairs a = {.count = 0};
     size_t size = 0;
     for (uint32_t s = 0; s < p->sequences; s++) size += pairs_of(p, s);
     uint8_t *at = zeros(size, 1);
     for (uint64_t s = 0, base = 0; s < p->sequences; base += p->lengths[s++]) {
-        view_fields(p, base, p->lengths[s]);
+        view_fields(p, (uint32_t)s);
         a.of[s] = at;
         at += pairs_of(p, (uint32_t)s);
         allowed(p, (uint32_t)s, a.of[s], &a.fault, &a.count);

@@ -5,6 +5,8 @@
 #include "tests/oracle/judge.h"
 #include "tests/support/amount.h"
 
+enum { EVERYTHING = DRAW_ALL | DRAW_SHAPED };
+
 static unsigned count_from_environment(const char *name, unsigned otherwise) {
     const char *text = getenv(name);
     return text && *text ? (unsigned)strtoul(text, NULL, 10) : otherwise;
@@ -35,21 +37,21 @@ static void sweep(unsigned first, unsigned count, uint64_t budget, bool execute,
 }
 
 Test(oracle, plans) {
-    sweep(first_seed(1), count_from_environment("ORACLE_PLANS", amount(30, 400)), 300000, false, false, DRAW_ALL);
+    sweep(first_seed(1), count_from_environment("ORACLE_PLANS", amount(30, 400)), 300000, false, false, EVERYTHING);
 }
 Test(oracle, runs) {
-    sweep(first_seed(100001), count_from_environment("ORACLE_RUNS", amount(5, 120)), 120000, true, false, DRAW_ALL);
+    sweep(first_seed(100001), count_from_environment("ORACLE_RUNS", amount(5, 120)), 120000, true, false, EVERYTHING);
 }
 Test(oracle, strategies_of_auto) {
-    sweep(first_seed(300001), count_from_environment("ORACLE_PLANS", amount(60, 400)), 20000, false, true, DRAW_ALL);
+    sweep(first_seed(300001), count_from_environment("ORACLE_PLANS", amount(60, 400)), 20000, false, true, EVERYTHING);
 }
 
 /* Masks of which most rows need a few keys: blocks are divided into those and the rest. */
 Test(oracle, few_keys) {
     sweep(first_seed(400001), count_from_environment("ORACLE_PLANS", amount(1, 20)), 14000000, false, false,
-          DRAW_ALL | DRAW_FEW_KEYS);
+          EVERYTHING | DRAW_FEW_KEYS);
     sweep(first_seed(500001), count_from_environment("ORACLE_RUNS", amount(1, 8)), 14000000, true, false,
-          DRAW_ALL | DRAW_FEW_KEYS);
+          EVERYTHING | DRAW_FEW_KEYS);
 }
 
 /* Programs with everything at once: a score, a mask or score of fields, queries that are not as many as keys, and
@@ -60,7 +62,7 @@ Test(oracle, all_together) {
     unsigned each = count_from_environment("ORACLE_TOGETHER", amount(1, 8)), done[KINDS] = {0}, all = 0, drawn = 0;
     for (unsigned seed = first_seed(200001); all < KINDS * each; seed++) {
         dice d;
-        draw_seed(p, &d, seed, 60000, DRAW_ALL);
+        draw_seed(p, &d, seed, 60000, EVERYTHING);
         bool split = false, field = p->uses_field || p->score.uses_field;
         for (uint32_t s = 0; s < p->sequences; s++) split |= queries_of(p, s) != p->lengths[s];
         cr_assert(drawn++ < 4000 * each, "too few programs are planned");

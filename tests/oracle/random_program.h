@@ -3,7 +3,8 @@
  *
  * A program is drawn twice: as source text for the compiler, and as an expression tree, which this file evaluates. So
  * the judge shares no code with the compiler. Masks mean what the language says: int64, division rounds down, `and` and
- * `or` stop early, and a fault counts only if evaluation reaches it. Fields are integers, one for each token. */
+ * `or` stop early, and a fault counts only if evaluation reaches it. Fields are integers, one for each token; others are
+ * in shaped_fields.h. */
 #ifndef RANDOM_PROGRAM_H
 #define RANDOM_PROGRAM_H
 #include <stdbool.h>
@@ -41,13 +42,43 @@ static inline dice dice_of(uint64_t seed, uint64_t salt) {
 }
 
 #include "runtime/plan/enum_names.h"
+#include "tests/oracle/shaped_fields.h"
 #include "tests/oracle/random_score.h"
 
 /* --- expressions -------------------------------------------------------------------------------------------------- */
 
 typedef enum kind {
-    X_CONST, X_Q, X_K, X_N, X_H, X_ADD, X_SUB, X_MUL, X_DIV, X_MOD, X_MIN, X_MAX, X_ABS, X_NEG, X_IF,
-    X_LOAD, X_RUN, X_PIECES, X_TRUE, X_FALSE, X_EQ, X_NE, X_LT, X_LE, X_GT, X_GE, X_AND, X_OR, X_NOT, X_IFB
+    X_CONST,
+    X_Q,
+    X_K,
+    X_N,
+    X_H,
+    X_ADD,
+    X_SUB,
+    X_MUL,
+    X_DIV,
+    X_MOD,
+    X_MIN,
+    X_MAX,
+    X_ABS,
+    X_NEG,
+    X_IF,
+    X_LOAD,
+    X_RUN,
+    X_SHAPED,
+    X_PIECES,
+    X_TRUE,
+    X_FALSE,
+    X_EQ,
+    X_NE,
+    X_LT,
+    X_LE,
+    X_GT,
+    X_GE,
+    X_AND,
+    X_OR,
+    X_NOT,
+    X_IFB
 } kind;
 
 /* A piece of rect or slices: queries, keys, kind; an end of -1 is n. */
@@ -63,6 +94,7 @@ typedef struct expr {
     struct expr *a, *b, *c;
     const piece *pieces;     /* X_PIECES: `value` of them, or rect if that is 0 */
     const field_view *field; /* X_LOAD: its element a; X_RUN: where the run begins that holds a */
+    const shaped_field *shaped; /* X_SHAPED: its value for the pair; `value` is its name */
 } expr;
 
 enum { MAX_EXPRS = 256, MAX_SEQUENCES = 8, MAX_FIELDS = 2, MAX_TOKENS = 8192, MAX_PIECES = 24,
@@ -93,6 +125,7 @@ typedef struct random_program {
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
     field_view view_room[MAX_FIELDS];
     uint32_t field_count;
+    uint32_t shaped_count;
     bool documents;              /* the first field tells documents apart */
     piece *pieces;                          /* MAX_PIECES of them, as views */
     piece piece_room[MAX_PIECES];
@@ -107,12 +140,13 @@ typedef struct random_program {
     expr pool[MAX_EXPRS];
     random_score score;
     int64_t fields[MAX_FIELDS][MAX_TOKENS]; /* one value a key */
+    shaped_field shaped[SHAPED_MOST];
     char text[1 << 18];
 } random_program;
 
 static expr *node(random_program *p, kind k, expr *a, expr *b, expr *c, int64_t value) {
     expr *e = &p->pool[p->used++];
-    *e = (expr){k, value, a, b, c, NULL, NULL};
+    *e = (expr){k, value, a, b, c, NULL, NULL, NULL};
     if (k == X_H) p->uses_h = true;
     if (k == X_LOAD || k == X_RUN) p->uses_field = true;
     return e;
@@ -217,11 +251,6 @@ static expr *draw_bool(random_program *p, dice *d, unsigned depth) {
     return node(p, compare[roll(d, 6)], a, b, 0, 0);
 }
 
-/* Turns the fields to a sequence, whose first token is number `base` of the batch. */
-static inline void view_fields(const random_program *p, uint64_t base, uint64_t n) {
-    for (uint32_t f = 0; f < p->field_count; f++) p->views[f] = (field_view){p->fields[f] + base, (int64_t)n};
-}
-
 static inline int64_t value_of(const expr *e, int64_t q, int64_t k, int64_t n, int64_t h, bool *fault);
 
 /* The same, without a call where it is a leaf: every other node is one. */
@@ -247,6 +276,7 @@ static inline int64_t value_of(const expr *e, int64_t q, int64_t k, int64_t n, i
     case X_K: return k;
     case X_N: return n;
     case X_H: return h;
+    case X_SHAPED: return shaped_value(e->shaped, q, k, h);
     case X_PIECES: return in_pieces(e, q, k, n);
     case X_TRUE: return 1;
     case X_FALSE: return 0;
@@ -366,6 +396,12 @@ static void put_pieces(random_program *p, const expr *e) {
     put_word(p, ")");
 }
 
+static void put_shaped(random_program *p, const expr *e) {
+    char text[SHAPED_TEXT];
+    shaped_read(e->shaped, (unsigned)e->value, text);
+    put_word(p, text);
+}
+
 static void put_expr(random_program *p, const expr *e) {
     static const char *const infix[] = {[X_ADD] = "+", [X_SUB] = "-", [X_MUL] = "*", [X_DIV] = "/", [X_MOD] = "%",
                                         [X_EQ] = "==", [X_NE] = "!=", [X_LT] = "<", [X_LE] = "<=", [X_GT] = ">",
@@ -377,6 +413,7 @@ static void put_expr(random_program *p, const expr *e) {
     case X_N: put_word(p, "n"); return;
     case X_H: put_word(p, "h"); return;
     case X_PIECES: put_pieces(p, e); return;
+    case X_SHAPED: put_shaped(p, e); return;
     case X_TRUE: put_word(p, "true"); return;
     case X_FALSE: put_word(p, "false"); return;
     case X_NOT: put_word(p, "(not "); put_expr(p, e->a); put_word(p, ")"); return;
@@ -441,6 +478,78 @@ static void put_field(random_program *p, uint32_t number) {
 
 static inline uint64_t queries_of(const random_program *p, uint32_t s) {
     return p->none[s] ? 0 : p->queries[s] ? p->queries[s] : p->lengths[s];
+}
+
+/* Turns the fields to a sequence. */
+static inline void view_fields(random_program *p, uint32_t sequence) {
+    uint64_t base = 0, starts[SHAPED_MOST] = {0};
+    for (uint32_t s = 0; s <= sequence; s++) {
+        const int64_t n = (int64_t)p->lengths[s], queries = (int64_t)queries_of(p, s);
+        for (uint32_t f = 0; f < p->shaped_count; f++)
+            starts[f] += shaped_turn(&p->shaped[f], p->top_left ? 0 : n - queries, queries, n, starts[f]);
+        if (s < sequence) base += p->lengths[s];
+    }
+    for (uint32_t f = 0; f < p->field_count; f++)
+        p->views[f] = (field_view){p->fields[f] + base, (int64_t)p->lengths[sequence]};
+}
+
+/* Draws what a field is over, so that it has some values and not too many, and its values: few, or distances. */
+static inline void draw_shaped_values(random_program *p, dice *d, shaped_field *f) {
+    do {
+        shaped_draw(f, d, p->heads, p->kv_heads);
+        f->count = 0;
+        for (uint32_t s = 0; s < p->sequences; s++) {
+            const int64_t n = (int64_t)p->lengths[s], queries = (int64_t)queries_of(p, s);
+            f->count += shaped_turn(f, p->top_left ? 0 : n - queries, queries, n, f->count);
+        }
+    } while (f->count == 0 || f->count > SHAPED_ROOM);
+    const uint32_t few = 2 + roll(d, 4), far = roll(d, 2) ? 400 : 0;
+    for (uint64_t i = 0; i < f->count; i++) f->value[i] = roll(d, far ? far : few);
+}
+
+/* A condition that reads a field of whole numbers. */
+static inline expr *draw_shaped_condition(random_program *p, dice *d, uint32_t number) {
+    static const kind compare[] = {X_EQ, X_NE, X_LT, X_LE, X_GT, X_GE};
+    expr *q = node(p, X_Q, 0, 0, 0, 0), *k = node(p, X_K, 0, 0, 0, 0), *e = node(p, X_SHAPED, 0, 0, 0, number), *with;
+    e->shaped = &p->shaped[number];
+    p->uses_h |= e->shaped->heads > 0;
+    switch (roll(d, 4)) {
+    case 0: with = k; break;
+    case 1: with = node(p, X_SUB, q, k, 0, 0); break;
+    default: with = node(p, X_CONST, 0, 0, 0, roll(d, 4)); break;
+    }
+    return node(p, compare[roll(d, 6)], e, with, 0, 0);
+}
+
+/* Fields of any shape, of which the mask reads one, or the score, or both. */
+static inline void draw_shaped(random_program *p, dice *d) {
+    const uint32_t readers = 1 + roll(d, 3);
+    if (!p->key_tokens || !p->tokens) return;
+    if (readers & 1) {
+        draw_shaped_values(p, d, &p->shaped[p->shaped_count]);
+        expr *c = draw_shaped_condition(p, d, p->shaped_count++);
+        p->mask = roll(d, 3) ? node(p, roll(d, 2) ? X_AND : X_OR, p->mask, c, 0, 0) : c;
+    }
+    if (readers & 2) {
+        shaped_field *f = &p->shaped[p->shaped_count];
+        draw_shaped_values(p, d, f);
+        f->real = roll(d, 4);
+        for (uint64_t i = 0; i < f->count; i++) f->value[i] = f->value[i] % 300 - (f->real ? 150 : 1);
+        draw_shaped_score(&p->score, d, f, p->shaped_count++);
+    }
+}
+
+static inline void put_shaped_field(random_program *p, uint32_t number) {
+    const shaped_field *f = &p->shaped[number];
+    char over[SHAPED_TEXT];
+    put_set(p, "    field b", number, " = [");
+    for (uint64_t i = 0; i < f->count; i++) {
+        if (i) put_word(p, ", ");
+        if (!f->real) put_number(p, f->value[i]);
+        else put(p, "%.2f", (double)f->value[i] / 100);
+    }
+    shaped_dims(f, f->heads == p->heads ? "heads" : "kv_heads", "queries", "keys", over);
+    put(p, "] over %s\n", *over ? over : "sequences");
 }
 
 /* Leaves some sequences without queries, without keys, or without both. */
@@ -573,7 +682,8 @@ enum {
     DRAW_EMPTY = 4,  /* sequences of length zero */
     DRAW_FAR = 8,    /* logits as far from 0 as float reaches, and large inputs */
     DRAW_ALL = 15,
-    DRAW_FEW_KEYS = 16 /* a sequence of which most rows need a few keys besides those near them; it is long */
+    DRAW_FEW_KEYS = 16, /* a sequence of which most rows need a few keys besides those near them; it is long */
+    DRAW_SHAPED = 32    /* fields over heads, queries, keys, cells or nothing */
 };
 
 /* Ranks, blocks and strategies with which a long sequence has blocks that are worth dividing. */
@@ -656,6 +766,7 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     p->mask = draw_bool(p, d, 1 + roll(d, 4));
     if (features & DRAW_FEW_KEYS) p->mask = draw_few_keys(p, d, p->mask);
     draw_score(&p->score, d, p->heads, p->views, p->field_count, features & DRAW_FAR);
+    if (features & DRAW_SHAPED && roll(d, 2)) draw_shaped(p, d);
 
     put_set(p, "model { heads = ", p->heads, "; kv_heads = ");
     put_set(p, "", p->kv_heads, "; head_dim = ");
@@ -684,6 +795,7 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     for (uint32_t s = 0; s < p->sequences; s++) p->documents &= queries_of(p, s) == p->lengths[s];
     if (p->documents) put_word(p, "  documents = f0\n");
     for (uint32_t f = 0; f < p->field_count; f++) put_field(p, f);
+    for (uint32_t f = 0; f < p->shaped_count; f++) put_shaped_field(p, f);
     put_word(p, "}\nmask drawn = ");
     put_expr(p, p->mask);
     if (p->score.root) put_word(p, "\nscore logit = "), put_word(p, p->score.text);
@@ -714,7 +826,9 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     put_word(p, p->backward ? "  passes = forward, backward\n}\n" : "  passes = forward\n}\n");
 }
 
-static inline void draw_program(random_program *p, dice *d, uint64_t budget) { draw_program_with(p, d, budget, 0); }
+static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
+    draw_program_with(p, d, budget, DRAW_SHAPED);
+}
 
 /* Leaves the strategy of one program in so many to auto, which may choose among some. */
 static inline void draw_auto(random_program *p, dice *d, uint32_t one_in) {

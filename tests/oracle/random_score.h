@@ -14,9 +14,25 @@
 #include <stdarg.h>
 
 typedef enum score_kind {
-    T_S, T_NUMBER, T_DISTANCE, T_FIELD, T_TABLE, T_ADD, T_SUB, T_TIMES, T_CAP, T_MIN, T_MAX, T_ROOT, T_LOG, T_EXP,
+    T_S,
+    T_NUMBER,
+    T_DISTANCE,
+    T_FIELD,
+    T_TABLE,
+    T_ADD,
+    T_SUB,
+    T_TIMES,
+    T_CAP,
+    T_MIN,
+    T_MAX,
+    T_ROOT,
+    T_LOG,
+    T_EXP,
     T_NEAR,
-    T_HEAD, T_FAR, T_FAR_KEYS
+    T_HEAD,
+    T_FAR,
+    T_FAR_KEYS,
+    T_SHAPED
 } score_kind;
 
 /* A field, and what of it the sequence under way sees. */
@@ -29,8 +45,9 @@ enum { MAX_SCORE_TREES = 64, MAX_HEADS = 12, SCORE_TABLE = 5, FIELD_MOST = 20 };
 typedef struct score_tree {
     score_kind kind;
     double number; /* hundredths, so that text and value are the same; of T_FAR what its text says */
-    uint32_t which; /* T_FIELD: its name; T_FAR_KEYS: how many keys are far away */
+    uint32_t which; /* T_FIELD, T_SHAPED: its name; T_FAR_KEYS: how many keys are far away */
     const field_view *field;
+    const shaped_field *shaped;
     const double *table; /* T_TABLE: SCORE_TABLE numbers */
     const struct score_tree *a, *b;
     char text[32]; /* of a T_FAR's number */
@@ -122,11 +139,16 @@ static inline void say_score(random_score *r, const score_tree *t) {
     static const struct { const char *before, *between, *after; } shape[] = {
         [T_ADD] = {"(", " + ", ")"}, [T_SUB] = {"(", " - ", ")"}, [T_MIN] = {"min(", ", ", ")"},
         [T_MAX] = {"max(", ", ", ")"}, [T_TIMES] = {"(", " * ", ")"}, [T_EXP] = {"(exp(tanh(", ")) * ", ")"}};
+    char name[SHAPED_TEXT];
     switch (t->kind) {
     case T_S: say(r, "s"); return;
     case T_NUMBER: say(r, t->number < 0 ? "(%.4f)" : "%.4f", t->number); return;
     case T_DISTANCE: say(r, "(abs(q - k) * (%.4f))", t->number); return;
     case T_FIELD: say(r, "(max(-%d, min(%d, f%u[k])) * (%.4f))", FIELD_MOST, FIELD_MOST, t->which, t->number); return;
+    case T_SHAPED:
+        shaped_read(t->shaped, t->which, name);
+        say(r, "(%s * (%.4f))", name, t->number);
+        return;
     case T_TABLE: say(r, "near[(q - 2 * k) %% %d]", SCORE_TABLE); return;
     case T_CAP:
         say(r, "(%.4f * tanh(", t->number);
@@ -177,6 +199,17 @@ static inline void draw_far_score(random_score *r, dice *d) {
     r->far = true;
 }
 
+/* Adds a field to the logits. */
+static inline void draw_shaped_score(random_score *r, dice *d, const shaped_field *f, uint32_t number) {
+    if (!r->root) r->root = score_node(r, T_S, 0, NULL, NULL);
+    score_tree *t = (score_tree *)score_node(r, T_SHAPED, hundredths(d, -60, 60), NULL, NULL);
+    t->shaped = f;
+    t->which = number;
+    r->root = score_node(r, T_ADD, 0, r->root, t);
+    r->size = 0;
+    say_score(r, r->root);
+}
+
 /* A score in half of the programs, sinks in a third; far: in some it has logits far away. */
 static inline void draw_score(random_score *r, dice *d, uint32_t heads, const field_view *views, uint32_t field_count,
                               bool far) {
@@ -214,6 +247,7 @@ static inline double score_entry(const score_tree *t, int64_t q, int64_t k) {
         if (t->kind == T_NUMBER) return (NAME##_dual){c, 0};                                                           \
         if (t->kind == T_DISTANCE) return (NAME##_dual){(REAL)(q < k ? k - q : q - k) * c, 0};                         \
         if (t->kind == T_FIELD) return (NAME##_dual){(REAL)score_field(t, k) * c, 0};                                  \
+        if (t->kind == T_SHAPED) return (NAME##_dual){(REAL)shaped_number(t->shaped, q, k, h) * c, 0};                 \
         if (t->kind == T_TABLE) return (NAME##_dual){(REAL)score_entry(t, q, k), 0};                                   \
         if (t->kind == T_NEAR) return NAME(q - k < (int)t->number ? t->a : t->b, s, q, k, h);                          \
         if (t->kind == T_HEAD) return NAME(k - 40 * h < (int)t->number ? t->a : t->b, s, q, k, h);                     \

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 import fcpc
 import rollouts
+import spellings
 from fcpc.torch import Attention
 
 WORDS, HEADS, KV_HEADS, DIM = 50, 4, 2, 16
@@ -64,6 +65,15 @@ class Rollouts(unittest.TestCase):
         for figure in ("tokens", "flops", "seconds"):
             self.assertLess(2 * trees[figure], each[figure], figure)
             self.assertLess(each[figure], filled[figure], figure)
+
+
+class Spellings(unittest.TestCase):
+    def test_the_same_batch(self):
+        """All ways to describe one batch have the same pairs, and so the same attention."""
+        allowed = spellings.mask_mod(0, 0, torch.arange(spellings.TOKENS)[:, None], torch.arange(spellings.TOKENS))
+        for name, (pairs, far) in spellings.compare().items():
+            self.assertEqual(pairs, allowed.sum(), name)
+            self.assertLess(far, 1e-5, name)
 
 
 README = Path(fcpc.__file__).parents[1] / "README.md"

@@ -103,7 +103,7 @@ class MagiAttention(Expecting):
             said = draw.choice([types, torch.tensor(types), [names[i] for i in types],
                                 [SimpleNamespace(value=names[i]) for i in types]])
             m = fcpc.masks.from_ranges(as_held(q), as_held(k), said, queries, keys)
-            plan = a_program(m).plan(m.lengths, m.fields)
+            plan = a_program(m).plan(m)
             self.assertTrue(torch.equal(seen(plan, queries, keys), magi(q, k, types, queries, keys)), (q, k, types))
 
     def test_of_each_batch(self):
@@ -169,7 +169,7 @@ class FlashMask(Expecting):
                     given = indices if columns == 1 else indices.numpy()
                     m = fcpc.masks.from_startend_row_indices(given, causal)
                     prog = prog or a_program(m)
-                    plan = prog.plan(m.lengths, m.fields)
+                    plan = prog.plan(m)
                     for b in range(sequences):
                         want = flashmask(indices[b], causal).expand(KV_HEADS, keys, keys)
                         for h in range(HEADS):
@@ -182,7 +182,7 @@ class FlashMask(Expecting):
         m = fcpc.masks.from_startend_row_indices(ends, causal=True)
         want = a_program("causal and doc[q] == doc[k]", fields=["doc"], documents=None).plan(
             [10], {"doc": [0] * 4 + [1] * 3 + [2] * 3})
-        self.assertEqual(a_program(m).plan(m.lengths, m.fields).summary()["pairs"], want.summary()["pairs"])
+        self.assertEqual(a_program(m).plan(m).summary()["pairs"], want.summary()["pairs"])
 
     def test_several_in_a_program(self):
         one, two = (fcpc.masks.from_startend_row_indices(torch.full((1, 1, 64, 1), n), True) for n in (9, 64))
@@ -240,7 +240,29 @@ class FlexAttention(Expecting):
                 m = fcpc.masks.from_block_mask(block_mask, fields=fields)
                 self.assertEqual(sorted(m.fields), sorted(fields))
                 want = create_mask(function, None, heads, gallery.LENGTH, gallery.LENGTH, device="cpu")[0].sum()
-                self.assertEqual(a_program(m, documents=None).plan(m.lengths, m.fields).summary()["pairs"], want, name)
+                self.assertEqual(a_program(m, documents=None).plan(m).summary()["pairs"], want, name)
+
+    def test_the_next_batch(self):
+        """Tensors that are fields may be others; what is constant in the program may not."""
+        def batch_of(size, **more):
+            document = torch.arange(128) // size
+
+            def mask(b, h, q, k):
+                return (q >= k) & (document[q] == document[k])
+            block_mask = create_block_mask(mask, None, None, 128, 128, device="cpu", BLOCK_SIZE=64)
+            return fcpc.masks.from_block_mask(block_mask, **more)
+        prog = a_program(batch_of(10, fields=["document"]), documents=None)
+        for size in (10, 64):
+            want = a_program(batch_of(size)).plan(batch_of(size)).summary()["pairs"]
+            self.assertEqual(prog.plan(batch_of(size, fields=["document"])).summary()["pairs"], want)
+            (_, ahead), = prog.ahead([{"lengths": batch_of(size, fields=["document"])}])
+            self.assertEqual(ahead.summary()["pairs"], want)
+        prog = a_program(batch_of(10))
+        prog.plan(batch_of(10))
+        self.expect("E203", lambda: prog.plan(batch_of(64)), "ranges, tables or the text differ", "fields=[name]")
+        prog = a_program(fcpc.masks.from_ranges([[0, 9]], [[0, 9]]))
+        self.expect("E203", lambda: prog.plan(fcpc.masks.from_ranges([[0, 9]], [[0, 9]], 1)), "ranges, tables")
+        self.expect("E203", lambda: a_program("causal").plan(fcpc.masks.from_ranges([[0, 9]], [[0, 9]], 1)), "ranges")
 
     def test_other_queries_than_keys(self):
         block_mask = create_block_mask(gallery.causal, None, None, 200, 330, device="cpu", BLOCK_SIZE=(64, 128))
@@ -280,7 +302,7 @@ class FlexAttention(Expecting):
             block_mask = BlockMask.from_kv_blocks(*lists, BLOCK_SIZE=(q_cell, k_cell), seq_lengths=(queries, keys))
             m = fcpc.masks.from_block_mask(block_mask)
             prog = prog or a_program(m, align="top_left")
-            plan = prog.plan(m.lengths, m.fields)
+            plan = prog.plan(m)
             every = lambda b, h, q, k: q >= 0
             for b in range(2):
                 for h in range(HEADS):
@@ -298,7 +320,7 @@ class FlexAttention(Expecting):
             block_mask = BlockMask.from_kv_blocks(*lists, BLOCK_SIZE=64, mask_mod=function, seq_lengths=(200, 200))
             m = fcpc.masks.from_block_mask(block_mask, lists=True)
             self.assertEqual(sorted(m.fields), ["blocks", "bound"])
-            plan = a_program(m).plan(m.lengths, m.fields)
+            plan = a_program(m).plan(m)
             for b in range(2):
                 for h in range(HEADS):
                     want = compiled(block_mask, function, b, h % heads)
@@ -310,7 +332,7 @@ class FlexAttention(Expecting):
         block_mask = BlockMask.from_kv_blocks(*random_lists(1, HEADS, 4, 4, 0.7), BLOCK_SIZE=64)
         m = fcpc.masks.from_block_mask(block_mask)
         prog = a_program(m)
-        plan = prog.plan(m.lengths, m.fields)
+        plan = prog.plan(m)
         inputs = [torch.randn(256, n, 16) for n in (HEADS, KV_HEADS, KV_HEADS, HEADS)]
         allowed = torch.stack([compiled(block_mask, lambda b, h, q, k: q >= 0, 0, h) for h in range(HEADS)])
         Compared.assert_near(self, compute(Attention(prog).bind(plan), plan, *inputs), judge(allowed, *inputs),

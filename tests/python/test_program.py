@@ -3,6 +3,7 @@ import contextlib
 import multiprocessing
 import os
 import pickle
+import subprocess
 import sys
 import tempfile
 import threading
@@ -67,7 +68,7 @@ class Documents(Expecting):
             for mask in ("causal or doc[q] == doc[k]", "not (doc[q] == doc[k])", "causal and doc[q] == other[k]",
                          "causal and doc[q] + 1 == doc[k] + 1", "if doc[q] == doc[k] then causal else q == k"):
                 self.program(mask, fields=["doc", "other"])
-        self.assertEqual(said, [])
+        self.assertEqual([w for w in said if "reads field" not in str(w.message)], [])
 
     def test_what_is_no_name(self):
         for wrong in (3, ["doc"], True):
@@ -81,12 +82,12 @@ class Hints(Expecting):
                            ({"softcap": 30}, 'write score="softcap(c = 30.0)"'),
                            ({"alibi": True}, 'write score="alibi"'), ({"num_heads": 12}, "write heads=12"),
                            ({"cu_seqlens": [0, 3, 5]}, "write prog.plan(fcpc.lengths([0, 3, 5]))"),
-                           ({"cu_seqlens_k": [0, 3]}, "cu_seqlens_k=[0, 3]))"), ({"seqlens": 7}, "prog.plan([7, 32])"),
+                           ({"cu_seqlens_k": [0, 3]}, "cu_seqlens_k=[0, 3]))"), ({"seqlens": [7, 3]}, "prog.plan([7, 3])"),
                            ({"batch_size": 4}, "write prog.plan([64] * 4)"),
                            ({"world_size": 4}, "write cluster=fcpc.detect(ranks=4)"),
                            ({"torch_dtype": torch.bfloat16}, 'write dtype="bf16"'),
                            ({"attn_bias": [1, 2]}, 'write tables={"bias": [0.5, 0.25, 0.0]}'),
-                           ({"mask_mod": len}, "fcpc.program(mask=mask_mod)"), ({"d_model": 9}, "heads=32, head_dim=128"),
+                           ({"mask_mod": len}, "fcpc.program takes a mask_mod"), ({"d_model": 9}, "heads=32, head_dim=128"),
                            ({"doc_ids": [0, 1]}, 'fields=["doc"]'), ({"ring_degree": 2}, 'strategy="ring"'),
                            ({"block_size": 512}, "block=512"), ({"dropout_p": 0.1}, "there is no dropout"),
                            ({"headz": 3}, "did you mean heads=...?")]:
@@ -130,6 +131,19 @@ class Warnings(Expecting):
         self.assertEqual([str(w.message) for w in said], list(first.warnings))
         self.assertEqual({w.filename for w in said}, {__file__})
         self.assertGreater(len({plan.warnings for plan in plans}), 1)
+
+    def test_shown_to_a_newcomer(self):
+        """A process that has set nothing sees of both ways to a plan that ranks get no tokens, at its own lines."""
+        text = ("import fcpc\n"
+                "prog = fcpc.program('causal', cluster=fcpc.detect(ranks=4), block=4096)\n"
+                "plan = prog.plan([3000])\n"
+                "for batch, plan in prog.ahead([{'lengths': [300]}, {'lengths': [301]}]): pass\n")
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
+        said = subprocess.run([sys.executable, "-"], input=text, text=True, env=environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT).stdout
+        self.assertRegex(said, r"^<stdin>:3: Warning: .*3 of 4 ranks get no tokens.*\n(.*\n)?"
+                               r"<stdin>:4: Warning: .*3 of 4 ranks get no tokens")
+        self.assertEqual(said.count("get no tokens"), 2, said)
 
     def test_as_errors(self):
         """Nothing is left half made: the next call works, and threads have ended."""

@@ -2,10 +2,9 @@
 
     m = fcpc.masks.from_startend_row_indices(indices, causal=True)
     prog = fcpc.program(mask=m, heads=32, kv_heads=8)
-    plan = prog.plan(m.lengths, m.fields)
+    plan = prog.plan(m)
     for batch in batches:                                       # of the same kind
-        m = fcpc.masks.from_startend_row_indices(batch.indices, causal=True)
-        plan = prog.plan(m.lengths, m.fields)
+        plan = prog.plan(fcpc.masks.from_startend_row_indices(batch.indices, causal=True))
 """
 from __future__ import annotations
 
@@ -17,16 +16,19 @@ from typing import Any
 from .batches import Lengths, index_or_none, kind_of
 from .errors import Error
 from .trace import Field, trace
+from .written import table_of
 
 
 @dataclass(frozen=True)
 class Mask:
-    """A mask that another project describes, and the batch that the description is of.
+    """A mask that another project describes, and the batch that the description is of. fcpc.program takes it as a mask,
+    and `Program.plan` as a batch.
 
-    text       the mask in the language; for fcpc.program, with `declared`. It takes the whole object
-    lengths    of the batch; for `Program.plan`
-    fields     {name: values} of the batch, likewise
+    text       the mask: in the language, or a function
+    lengths    of the batch
+    fields     {name: values} of the batch
     declared   {name: how the language declares it} of these fields
+    constants  what of a program's text is constant: it serves another batch only if that has the same
     top_left   sequences have other numbers of queries than of keys, and the description counts both from 0. So the
                program needs align="top_left", which it has if this is its only mask
     """
@@ -35,6 +37,11 @@ class Mask:
     fields: Mapping[str, Any] = field(default_factory=dict)
     declared: Mapping[str, str] = field(default_factory=dict)
     top_left: bool = False
+    constants: tuple[str, ...] = field(default=(), repr=False)
+
+    def is_of(self, source: str) -> bool:
+        """Has a program with this text all constants of the mask?"""
+        return all(f" = {said}\n" in source for said in self.constants)
 
 
 def _tensor(x: Any) -> Any:
@@ -85,8 +92,8 @@ def from_ranges(q_ranges: Any, k_ranges: Any, types: Any = 0, total_seqlen_q: in
     names = ("full", "causal", "inverse", "both")
     pieces = [f"[{a}, {b}, {c}, {d}, {names[kind]}]" for (a, b), (c, d), kind in zip(q, k, kinds) if a < b and c < d]
     other = tokens[0] != tokens[1]
-    return Mask(f"slices({', '.join(pieces)})" if pieces else "false",
-                Lengths([tokens[1]], [tokens[0]] if other else None), top_left=other)
+    text = f"slices({', '.join(pieces)})" if pieces else "false"
+    return Mask(text, Lengths([tokens[1]], [tokens[0]] if other else None), top_left=other, constants=(text,))
 
 
 def _ranges(name: str, ranges: Any) -> list[tuple[int, int]]:
@@ -148,7 +155,7 @@ def from_startend_row_indices(startend_row_indices: Any, causal: bool = False, n
     if len(shape) != 4 or not (hasattr(indices, "tolist") or hasattr(indices, "numpy")):
         raise Error("E701", "from_startend_row_indices: a tensor [batch, heads, keys, columns] is expected, this is "
                             f"{f'of the shape {list(shape)}' if shape else kind_of(indices)}")
-    if not hasattr(indices, "data_ptr") and not hasattr(indices, "__array_interface__"):
+    if type(indices).__module__.split(".")[0] not in ("torch", "numpy"):
         indices = indices.numpy()  # a tensor of Paddle
     form = _FORMS.get((bool(causal), shape[3]))
     if form is None:
@@ -161,9 +168,9 @@ def from_startend_row_indices(startend_row_indices: Any, causal: bool = False, n
     per_head = shape[1] > 1
     index = "h / (heads / kv_heads), k" if per_head else "k"
     values = {x: indices[..., i] if per_head else indices[:, 0, :, i] for i, x in enumerate(names)}
-    return Mask(text.format(**{x: f"{of}[{index}]" for x, of in zip(columns, names)}),
-                Lengths([int(shape[2])] * int(shape[0])), values,
-                dict.fromkeys(names, "given(over = kv_heads, keys)" if per_head else "given"))
+    text = text.format(**{x: f"{of}[{index}]" for x, of in zip(columns, names)})
+    return Mask(text, Lengths([int(shape[2])] * int(shape[0])), values,
+                dict.fromkeys(names, "given(over = kv_heads, keys)" if per_head else "given"), constants=(text,))
 
 
 # --- FlexAttention ----------------------------------------------------------------------------------------------------
@@ -211,7 +218,8 @@ def from_block_mask(block_mask: Any, lists: bool = False, fields: Iterable[str] 
     traced = trace(text, "mask", own)
     sequences = states.shape[0]
     return Mask(text, Lengths([kv_len] * sequences, None if q_len == kv_len else [q_len] * sequences),
-                {**traced.fields, **values}, {of: over.declared() for of, over in traced.over.items()}, q_len != kv_len)
+                {**traced.fields, **values}, {of: over.declared() for of, over in traced.over.items()}, q_len != kv_len,
+                (traced.text, *(table_of(of, table) for of, table in traced.tables.items())))
 
 
 def _states(block_mask: Any, q_len: int, kv_len: int) -> Any:

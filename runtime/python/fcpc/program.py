@@ -248,7 +248,8 @@ class Program(ReadOnly):
         With `layers`, plans each mask: see Plan.layers.
 
         lengths   tokens of each sequence: numbers in a list, an array or a tensor; None: the program's own batch. They
-                  are the differences of what FlashAttention calls cu_seqlens: fcpc.lengths(cu_seqlens) makes them
+                  are the differences of what FlashAttention calls cu_seqlens: fcpc.lengths(cu_seqlens) makes them. Or
+                  what fcpc.masks has made of another project's mask, which has lengths and fields
         fields    {name: values}: all numbers of the field in one dimension, sequences end to end; or a list with an
                   array for each sequence; or, where sequences are alike, one array whose first dimension is theirs.
                   fcpc.Field says which numbers a field has. Of a field that is not here the program's own values are
@@ -270,9 +271,15 @@ class Program(ReadOnly):
               number: int = 0, max_seconds: float = 0) -> Plan:
         """`plan` without warnings. `gate` is a context that is entered while planning. With `turns`, `number` is the
         number of the batch in the loop, and another rank may plan it."""
+        if isinstance(lengths, ForeignMask):
+            if not lengths.is_of(self.source):
+                raise Error("E203", "plan: this is a batch of a mask that is not the program's: ranges, tables or the "
+                                    "text differ. Tensors that differ from batch to batch are fields, "
+                                    "from_block_mask(fields=[name]); what else differs needs another program")
+            lengths, fields = lengths.lengths, {**lengths.fields, **fields_of(fields)}
         if isinstance(lengths, Lengths):
             if queries is not None:
-                raise Error("E300", "plan: fcpc.lengths says the queries as well: leave `queries` out")
+                raise Error("E300", "plan: the lengths say the queries as well: leave `queries` out")
             lengths, queries = lengths.keys, lengths.queries
         held, asked = numbers_of(lengths, "Q", "lengths"), numbers_of(queries, "Q", "queries")
         if held and asked and held.size != asked.size:
@@ -405,7 +412,7 @@ class Program(ReadOnly):
             has = name in batch if hasattr(batch, "keys") else hasattr(batch, name)
             if has:
                 found[name] = batch[name] if hasattr(batch, "keys") else getattr(batch, name)
-            elif name not in self._values:
+            elif name not in self._values and name not in getattr(found.get("lengths"), "fields", ()):
                 raise Error("E209", f"ahead: a batch has no '{name}': `of` says where its lengths and fields are")
         return found.pop("lengths"), found
 
@@ -531,7 +538,7 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
               layout is "planned" unless it is stated
 
     The compiler's warnings about the program are issued as fcpc.Warning. There is also a warning if a mask keeps tokens
-    within their document, f[q] == f[k], and the argument `documents` is missing.
+    within their document, f[q] == f[k], and the argument `documents` is missing; and if nothing reads a field.
 
     Errors: those of the language (E1xx, E2xx), with the place in the text that was made of the parts; E202 (an argument
     of a wrong type)
@@ -608,6 +615,11 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
                        functions.values, share, cluster.gpus)
     except Error as error:
         raise _with_hint(error, plan) from None
+    read = {*re.findall(r"\w+", " ".join([*masks.values(), said or "", *functions.before])), documents}
+    for name in declared:
+        if name not in read:
+            warn(f"no mask or score reads field '{name}', so its values change nothing. A tensor that a function has "
+                 "captured has the name of the variable or attribute that holds it")
     field = separating(made.text) if documents is UNSET and declared else None
     if field:
         warn(f"the mask has {field}[q] == {field}[k]. If {field} tells documents of a sequence apart, write "

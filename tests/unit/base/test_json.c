@@ -169,6 +169,52 @@ Test(json_read, values) {
     text_free(&word);
 }
 
+/* A number is real if it has a point or an exponent. */
+Test(json_read, numbers) {
+    static const struct {
+        const char *from;
+        bool is_real;
+        double value;
+    } good[] = {{"0", false, 0},     {"-17", false, -17},     {"0.5", true, 0.5},     {"-2.0", true, -2},
+                {"1e3", true, 1000}, {"12.5E-1", true, 1.25}, {"-0.25e+2", true, -25}};
+    static const char *const wrong[] = {"",
+                                        "-",
+                                        "+1",
+                                        "01",
+                                        "01.5",
+                                        "1.",
+                                        ".5",
+                                        "1e",
+                                        "1e+",
+                                        "1.5.2",
+                                        "1-2",
+                                        "1.5-2",
+                                        "1e999",
+                                        "nan",
+                                        "--1.5",
+                                        "-+1.5",
+                                        "9223372036854775808",
+                                        "1.5x"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        json_reader r = reader(good[i].from);
+        json_number n;
+        cr_assert(json_read_number(&r, &n) && json_finish(&r), "%s", good[i].from);
+        cr_expect_eq(n.is_real, good[i].is_real, "%s", good[i].from);
+        cr_expect_eq(n.is_real ? n.real : (double)n.whole, good[i].value, "%s", good[i].from);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        json_reader r = reader(wrong[i]);
+        json_number n;
+        cr_expect(!json_read_number(&r, &n) || !json_finish(&r), "%s", wrong[i]);
+        cr_expect(r.why, "%s", wrong[i]);
+    }
+    char digits[80] = "0.";
+    memset(digits + 2, '1', 70);
+    json_reader r = reader(digits);
+    json_number n;
+    cr_expect(!json_read_number(&r, &n) && strstr(r.why, "63"));
+}
+
 /* What the writer writes of any text, the reader reads as that text. */
 Test(json_read, strings_of_the_writer) {
     const char *string = "q\" b\\ / t\t nl\n \x01 \x7f e\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80";

@@ -1,5 +1,5 @@
-/* test_shared_gradients.c: tests the gradients of sinks and tables: what a session writes is the numerical derivative of
- * the definition in float64, and the judge calls it right, and anything else wrong, with its place. */
+/* test_shared_gradients.c: tests the gradients of sinks and tables: what a session writes is the numerical derivative
+ * of the definition in float64, and the judge calls it right, and anything else wrong, with its place. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -192,6 +192,17 @@ Test(shared_gradients, of_sinks_are_checked_in_a_sample_and_of_tables_are_not) {
     b.packed.d_sink[1] *= 1.01f;
     judge(&b);
     cr_assert(!b.report.tensor[FCP_CHECK_DSINK].ok);
+    end(&b);
+}
+
+/* Keys have all of every sum but for 1e-40 of it, or less: then so do gradients of sinks, and that says something. */
+Test(shared_gradients, of_sinks_that_count_for_nothing) {
+    bench b = run_text(MODEL("fp32", "") "score far = s + 95.0\n" PLAN "score = far; sink = 0.0 }\n");
+    judge(&b);
+    cr_assert(b.report.ok, "%s", said(&b, FCP_CHECK_DSINK));
+    b.packed.d_sink[1] = 1e-3f;
+    judge(&b);
+    cr_assert_eq((fcp_verdict)b.report.tensor[FCP_CHECK_DSINK].verdict, FCP_DIFFERS);
     end(&b);
 }
 

@@ -46,6 +46,15 @@ static const char *const programs[] = {
     "batch { lengths = [600:800, 100] }\ncluster { gpus = 2 }\n"
     "mask m = t[q * q % 7] == t[k % 7] or (k <= q and t[q % 5] * t[k % 3] % 4 == h % 2)\n"
     "plan { mask = m; block = 256 }",
+    /* blocks that each head keeps or leaves out, which are no multiples of cells; a number of each sequence */
+    "model { heads = 2; kv_heads = 1; head_dim = 16 }\n"
+    "batch { lengths = [400, 130:300]; field p = [150, 40] over sequences; field keep = [1 x 9, 0, 1, 1, 0 x 4, 1 x 9, "
+    "0 "
+    "x 6, 1 x 29, 0, 0, 1, 1, 0, 1, 0, 1, 1, 0, 1, 0, 0, 1] over heads, queries / 96, keys / 96 }\n"
+    "mask m = k < p or k <= q and keep[h, q / 96, k / 96] == 1\nplan { mask = m; block = 128 }",
+    MODEL "batch { lengths = [600]; field w = [1, 600, 128, 300] over heads; field start = [0 x 300, 250 x 300, 590 x "
+          "600] over kv_heads, keys }\ncluster { gpus = 2 }\n"
+          "mask m = k <= q and q - k < w[h] or q < start[h / 2, k]\nplan { mask = m; block = 256 }",
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 

@@ -143,3 +143,36 @@ Test(faults, constants_behind_guards) {
     }
     for (int c = 0; c < 5; c++) cr_expect_gt(seen[c], 50, "%d: %u", c, seen[c]);
 }
+
+/* Plans `m` for the values of field w, one for each of two sequences. */
+static fcp_code plan_counts(const char *m, int64_t first, int64_t second) {
+    char program[400];
+    snprintf(program, sizeof program, "batch { field w = given(over = sequences) }\n%s\n", m);
+    fcpc_program *p = program_named("a.fcp", program);
+    const uint64_t lengths[] = {100, 50};
+    const int64_t values[] = {first, second};
+    const fcpc_field field = {.name = "w", .values = values, .count = 2};
+    const fcpc_batch batch = {.size = sizeof batch, .lengths = lengths, .count = 2, .fields = &field, .field_count = 1};
+    fcp_plan *plan = NULL;
+    const fcp_code code = fcpc_plan_batch(p, &batch, NULL, NULL, NULL, &plan);
+    fcp_plan_free(plan);
+    fcpc_program_free(p);
+    return code;
+}
+
+/* A window that is negative for some sequence is an error, unless a condition stands before it. */
+Test(faults, counts_of_a_batch) {
+    static const char *const bare[] = {"plan { mask = window(w = w) }", "mask m = window(w = w)",
+                                       "mask m = window_both(l = 3, r = w) or k == 0",
+                                       "mask m = f(x = w)\nmask f(x) = prefix(p = x)\nplan { mask = m }"};
+    for (size_t i = 0; i < sizeof bare / sizeof *bare; i++) {
+        cr_expect_eq(plan_counts(bare[i], 10, 0), FCP_OK, "%s", bare[i]);
+        cr_expect_eq(plan_counts(bare[i], 10, -1), FCP_E_VALUE, "%s", bare[i]);
+        cr_expect_eq(plan_counts(bare[i], -1, 10), FCP_E_VALUE, "%s", bare[i]);
+    }
+    static const char *const guarded[] = {"mask m = if w < 0 then causal else window(w = w)",
+                                          "mask m = w >= 0 and window(w = w)", "mask m = k <= w",
+                                          "mask m = window(w = w + 9)"};
+    for (size_t i = 0; i < sizeof guarded / sizeof *guarded; i++)
+        cr_expect_eq(plan_counts(guarded[i], 10, -1), FCP_OK, "%s", guarded[i]);
+}

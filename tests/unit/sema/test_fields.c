@@ -2,6 +2,7 @@
  * a batch brings, the values that a plan keeps, and masks that read beyond the end. Declarations and files that are
  * refused are in tests/golden/diag. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -264,6 +265,108 @@ Test(fields, given_is_as_declared) {
     free_made(&b);
 }
 
+/* A field of reals takes reals, and whole numbers as reals; one of whole numbers takes no reals. */
+Test(fields, reals_of_a_batch) {
+    static const char source[] =
+        "model { heads = 2; kv_heads = 2; head_dim = 64 }\nbatch { lengths = [2, 1]; field w = given over heads; field "
+        "b = given(real) }\nscore t = s + b[k] * w[h]\nplan { mask = full; score = t; passes = forward }";
+    made m;
+    make_program(&m, source);
+    const int64_t w[] = {1, 2, 3, 4}, whole[] = {5, -6, 7};
+    const double b[] = {0.5, -1.25, 3.0}, far[] = {0.5, 1e39, 0}, none[] = {0.5, NAN, 0}, w_real[] = {1, 2, 3, 4};
+    const struct {
+        fcpc_field fields[2];
+        fcp_code code;
+        const char *says;
+    } cases[] = {
+        {{{"w", w, 4, NULL}, {"b", NULL, 3, b}}, FCP_OK, ""},
+        {{{"w", w, 4, NULL}, {"b", whole, 3, NULL}}, FCP_OK, ""},
+        {{{"w", NULL, 4, w_real}, {"b", NULL, 3, b}}, FCP_E_FIELD, "field 'w' is of whole numbers"},
+        {{{"w", w, 4, NULL}, {"b", NULL, 3, far}}, FCP_E_FIELD, "element 1 of field 'b' is beyond the largest"},
+        {{{"w", w, 4, NULL}, {"b", NULL, 3, none}}, FCP_E_FIELD, "element 1 of field 'b' is not finite"},
+        {{{"w", w, 4, NULL}, {"b", whole, 3, b}}, FCP_E_FIELD, "whole numbers and reals for field 'b'"},
+        {{{"w", w, 2, NULL}, {"b", NULL, 3, b}}, FCP_E_FIELD, "field 'w' has 2 values, the batch needs 4"},
+        {{{"w", w, 4, NULL}, {"b", NULL, 3, NULL}}, FCP_E_FIELD, "no values for field 'b'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        plan_it(&m, &(fcpc_batch){.size = sizeof(fcpc_batch), .fields = cases[i].fields, .field_count = 2});
+        cr_expect_eq(m.code, cases[i].code, "case %d: %s", (int)i, m.said);
+        cr_expect(strstr(m.said, cases[i].says), "case %d: %s", (int)i, m.said);
+        if (!m.code) {
+            mc_array arrays[2];
+            mc_env env;
+            int64_t scratch[64];
+            fcp_plan_env(m.plan, 1, arrays, NULL, &env);
+            const mc_code score = {m.plan->score, (uint32_t)m.plan->score_count};
+            cr_assert_leq(score.count, 64);
+            const double wanted = 0.5 + (cases[i].fields[1].reals ? b[2] : (double)whole[2]) * 4;
+            cr_expect_eq(mc_eval_score(score, &env, 0, 0, 1, 0.5, scratch), wanted);
+        }
+        m.code = FCP_OK;
+    }
+    free_made(&m);
+}
+
+/* --- numbers of sequences ----------------------------------------------------------------------------------------- */
+
+/* However a mask comes by the number of a sequence, it is the same mask. */
+Test(fields, numbers_of_sequences) {
+    static const char *const masks[] = {
+        "mask m = k <= q and q - k < w\nplan { mask = m }",
+        "plan { mask = window(w = w) }",
+        "mask m(a) = k <= q and q - k < a\nplan { mask = m(a = w) }",
+        "mask m(field a) = k <= q and q - k < a\nplan { mask = m(a = w) }",
+        "mask m = window(w = w)\nplan { mask = m }",
+        "mask m(field a) = window(w = a)\nmask o = m(a = w)\nplan { mask = o }",
+        "mask m =\n    k <= q and near(w)\n    where { near(a) = q - k < a }\nplan { mask = m }",
+        "mask m =\n    k <= q and q - k < far\n    where { far = w }\nplan { mask = m }",
+        "mask m(field a) =\n    inner(a)\n    where { inner(b) = part(a = b) }\nmask part(field a) = 0 <= q - k and q "
+        "- k < "
+        "a\nplan { mask = m(a = w) }",
+        "mask m = if w > 100 then false else k <= q and q - k < max(w, 1) * 1\nplan { mask = m }",
+        "mask m = k <= q and q - k < exact(w * 2, 2)\nplan { mask = m }",
+    };
+    static const int64_t lengths[] = {40, 40, 25}, w[] = {7, 1, 30};
+    uint64_t wanted = 0;
+    for (int s = 0; s < 3; s++)
+        for (int64_t q = 0; q < lengths[s]; q++)
+            for (int64_t k = 0; k <= q; k++) wanted += q - k < w[s];
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        char source[400];
+        snprintf(source, sizeof source, "batch { lengths = [40, 40, 25]; field w = [7, 1, 30] over sequences }\n%s",
+                 masks[i]);
+        made m;
+        make_plan(&m, source);
+        cr_assert_eq(m.code, FCP_OK, "%s\n%s", source, m.said);
+        cr_expect_eq(m.plan->summary->pairs, wanted, "%s: %d, not %d", masks[i], (int)m.plan->summary->pairs,
+                     (int)wanted);
+        free_made(&m);
+    }
+}
+
+/* A plan keeps no field that its code does not read; its program, which names it, still has a meaning. */
+Test(fields, unread_arguments_of_a_plan) {
+    made m;
+    make_plan(&m, "batch { lengths = [9, 4]; field w = [7, 1] over sequences; field f = [1 x 3] over keys / 8 }\n"
+                  "mask m(a, field b, both = true) = k <= q and (both or (k < a and b[k / 8] == 1))\n"
+                  "plan { mask = m(a = w, b = f) }");
+    cr_assert_eq(m.code, FCP_OK, "%s", m.said);
+    cr_expect_eq(m.plan->arrays_count, 0);
+    fcpc_question question = FCPC_QUESTION_INIT;
+    question.q = 3;
+    question.plan = m.plan;
+    char *told = NULL;
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    const fcp_code code = fcpc_explain_text("a.plan", NULL, 0, NULL, &question, d, &told);
+    char *said = fcpc_diagnostics_render(d, false);
+    cr_expect_eq(code, FCP_OK, "%s", said);
+    cr_expect(told && strstr(told, "m(a = w, b = f, both = true): q = 3 sees k = 0"), "%s", told);
+    free(told);
+    free(said);
+    fcpc_diagnostics_free(d);
+    free_made(&m);
+}
+
 /* Sequences of one length with other values are other sequences. */
 Test(fields, sequences_are_told_apart) {
     made m;
@@ -275,6 +378,70 @@ Test(fields, sequences_are_told_apart) {
 }
 
 /* --- beyond the end ----------------------------------------------------------------------------------------------- */
+
+/* Where a cell is read by a position, the hint says to divide. */
+Test(fields, cells_are_divided) {
+    static const struct {
+        const char *mask, *says;
+        bool divide;
+    } cases[] = {
+        {"f[h, q, k] == 1",
+         "element [0, 0, 2] of field 'f', which has [0 to 1, 0 to 1, 0 to 1], for h = 0, q = 0, k = 2", true},
+        {"f[h, q / 8, k] == 1", "element [0, 0, 2] of field 'f'", true},
+        {"f[h, q, k / 8] == 1", "element [0, 2, 0] of field 'f'", true},
+        {"f[h + 1, q / 8, k / 8] == 1", "element [2, 0, 0] of field 'f'", false},
+        {"f[h, q / 8, k / 2] == 1", "element [0, 0, 2] of field 'f'", true},
+        {"c[k] == 1", "element 2 of field 'c', which has 0 to 1, for q", true},
+        {"d[q, k] == 1", NULL, false},
+        {"d[q, k + 1] == 1", "element [0, 10] of field 'd'", false},
+        {"w[h * 2] == 1", "element 2 of field 'w', which has 0 to 1", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char source[600];
+        snprintf(
+            source, sizeof source,
+            "model { heads = 2; kv_heads = 1 }\nbatch { lengths = [10]; field f = [1 x 8] over heads, queries / 8, "
+            "keys / 8\nfield c = [1, 1] over keys / 8; field d = [1 x 100] over queries, keys; field w = [1, 1] over "
+            "heads }\nmask m = %s\nplan { mask = m }",
+            cases[i].mask);
+        made m;
+        make_plan(&m, source);
+        cr_expect_eq(m.code, cases[i].says ? FCP_E_MASK_INDEX : FCP_OK, "%s: %s", cases[i].mask, m.said);
+        if (cases[i].says) cr_expect(strstr(m.said, cases[i].says), "%s: %s", cases[i].mask, m.said);
+        cr_expect_eq(strstr(m.said, "divide, ") != NULL, cases[i].divide, "%s: %s", cases[i].mask, m.said);
+        free_made(&m);
+    }
+}
+
+/* A score that reads beyond a field is found out, too; the number of a sequence is always there. */
+Test(fields, scores_beyond_the_end) {
+    static const struct {
+        const char *score, *says;
+    } cases[] = {
+        {"s + w", NULL},
+        {"s + w * r", NULL},
+        {"s + run(d, k)", NULL},
+        {"s + run(d, k + 1) + w", "position 10 of field 'run(d)'"},
+        {"s + d[k + 1] + w", "position 10 of field 'd'"},
+        {"s + b[k + 1]", "position 10 of field 'b'"},
+        {"s + c[h, k] * w", "element [0, 2] of field 'c'"},
+        {"s + c[h, k / 8]", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char source[600];
+        snprintf(
+            source, sizeof source,
+            "model { heads = 2; kv_heads = 1; head_dim = 64 }\nbatch { lengths = [10]; field d = [1 x 10]; field w = "
+            "[3] over sequences; field r = [0.5] over sequences; field b = [0.5 x 10]; field c = [0.5 x 4] over "
+            "heads, keys / 8 }\nscore t = %s\nplan { mask = full; score = t }",
+            cases[i].score);
+        made m;
+        make_plan(&m, source);
+        cr_expect_eq(m.code, cases[i].says ? FCP_E_MASK_INDEX : FCP_OK, "%s: %s", cases[i].score, m.said);
+        if (cases[i].says) cr_expect(strstr(m.said, cases[i].says), "%s: %s", cases[i].score, m.said);
+        free_made(&m);
+    }
+}
 
 Test(fields, indices_out_of_range) {
     static const struct { const char *mask, *says; } cases[] = {

@@ -35,6 +35,9 @@ static void expect_words(const char *made, const char *file) {
         cr_expect(has_word(made, words_sources[i]), "%s: %s", file, words_sources[i]);
     for (int i = 0; i < SCORE_VARIABLES; i++)
         cr_expect(has_word(made, words_variables[i]), "%s: %s", file, words_variables[i]);
+    for (int i = 0; i < OVER_COUNT; i++) cr_expect(has_word(made, words_over[i]), "%s: %s", file, words_over[i]);
+    for (int i = 0; i < MODEL_FIGURES; i++)
+        cr_expect(has_word(made, words_figures[i]), "%s: %s", file, words_figures[i]);
 }
 
 static void check_file(const char *path, void (*write)(text *out)) {
