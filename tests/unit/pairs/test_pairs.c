@@ -39,6 +39,13 @@ static const char *const programs[] = {
     "mask m = h == 1 or (q >= 256 and k < 256)\nplan { mask = m; block = 128 }",
     MODEL "batch { lengths = [600, 300] }\ncluster { gpus = 2 }\nmask m = causal and (q / 128 - k / 128) % 2 == 0\n"
           "plan { mask = m; block = 256; strategy = cad; layout = contiguous }",
+    /* few values: cells are counted by classes of positions (classes.c) */
+    "model { heads = 4; kv_heads = 2; head_dim = 16; table t = [3, 1, 0, 1, 2, 0, 5] }\n"
+    "batch { lengths = [900] }\nmask m = t[q % 7] <= t[k % 7]\nplan { mask = m; block = 256 }",
+    "model { heads = 4; kv_heads = 2; head_dim = 16; table t = [3, 1, 0, 1, 2, 0, 5] }\n"
+    "batch { lengths = [600:800, 100] }\ncluster { gpus = 2 }\n"
+    "mask m = t[q * q % 7] == t[k % 7] or (k <= q and t[q % 5] * t[k % 3] % 4 == h % 2)\n"
+    "plan { mask = m; block = 256 }",
     /* blocks that each head keeps or leaves out, which are no multiples of cells; a number of each sequence */
     "model { heads = 2; kv_heads = 1; head_dim = 16 }\n"
     "batch { lengths = [400, 130:300]; field p = [150, 40] over sequences; field keep = [1 x 9, 0, 1, 1, 0 x 4, 1 x 9, "
@@ -411,10 +418,12 @@ Test(pairs, damage_is_refused_where_it_changes_pairs) {
 /* --- what it costs ------------------------------------------------------------------------------------------------ */
 
 static fcp_pairs_proof cost_of(const char *mask, unsigned thousands) {
-    char text[400];
+    char text[500];
     snprintf(text, sizeof text,
-             "model { heads = 8; kv_heads = 1; head_dim = 64 }\nbatch { lengths = [%uK] }\ncluster { gpus = 8 }\n"
-             "mask odd = (q * k) %% 1009 < 13\nplan { mask = %s; block = 4K; layout = planned; passes = forward }",
+             "model { heads = 8; kv_heads = 1; head_dim = 64; table t = [3, 1, 0, 1, 2, 0, 5] }\n"
+             "batch { lengths = [%uK] }\ncluster { gpus = 8 }\n"
+             "mask odd = (q * k) %% 1009 < 13\nmask few = t[q %% 7] == t[k %% 7]\n"
+             "plan { mask = %s; block = 4K; layout = planned; passes = forward }",
              thousands, mask);
     fcp_plan *plan = plan_of(text);
     fcp_pairs_proof proof = {0};
@@ -437,6 +446,10 @@ Test(pairs, cost_grows_with_the_boundary) {
         cr_expect_lt(all.elements, 64 * 128 * 128, "%s: %llu elements", masks[i], (unsigned long long)all.elements);
         cr_expect_lt(all.boxes, 40000, "%s: %llu boxes", masks[i], (unsigned long long)all.boxes);
     }
+    /* with few values, only as many pairs are looked at as there would be work to find the classes */
+    const fcp_pairs_proof few = cost_of("few", 32);
+    cr_expect_leq(few.elements, 2u * (2 * 32768 / 128) * 128 * 128);
+    cr_expect_gt(few.boxes, 256u * 256u);
     /* a mask without structure is looked at pair by pair, each once */
     const fcp_pairs_proof odd = cost_of("odd", 4);
     cr_expect_eq(odd.elements, 4096u * 4096u);
