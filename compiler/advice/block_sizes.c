@@ -67,8 +67,8 @@ fcp_code advise_heavy_blocks(planning *x) {
     return FCP_OK;
 }
 
-/* The size of blocks, of whole cells if one will do, at which this many tokens make at least `ranks` blocks; 0: there is
- * none. */
+/* The size of blocks, of whole cells if one will do, at which this many tokens make at least `ranks` blocks; 0: there
+ * is none. */
 static uint32_t size_for_all(uint64_t tokens, uint32_t ranks) {
     uint64_t size = tokens / ranks;
     if (size < FCP_CELL && ranks > 1 && (tokens - 1) / (ranks - 1) >= FCP_CELL) return FCP_CELL; /* the last is short */

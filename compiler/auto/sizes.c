@@ -91,8 +91,8 @@ static bool is_enough(const auto_job *j) {
     return j->best != FCP_NONE && auto_best_time(j) / SIZE_ENOUGH_PERCENT * 100 <= j->report->at[j->best].bound.all;
 }
 
-/* Chooses a size that gives tokens to more ranks than the fastest does, if there is one that is nearly as fast: of those
- * that leave fewest ranks without tokens, the fastest. */
+/* Chooses a size that gives tokens to more ranks than the fastest does, if one is nearly as fast: of those that leave
+ * fewest ranks without tokens, the fastest. */
 static void fill_ranks(auto_job *j) {
     const auto_report *r = j->report;
     const uint64_t most = auto_best_time(j) / 100 * SIZE_FILLS_PERCENT;

@@ -58,8 +58,8 @@ typedef struct fcp_check_options {
     /* Judges only the rows of ranks [first, first + count), by the plan's layout; count 0: of all ranks. All rows
      * are computed all the same, so that the bounds do not depend on this. */
     uint32_t first, count;
-    /* Also judges d_sink and d_table, if they are not NULL. They must be the sums over all ranks, and O and LSE must have
-     * all rows, also those of other ranks. A sample has not all pairs of a table: then d_table is not judged. */
+    /* Also judges d_sink and d_table, if they are not NULL. They must be the sums over all ranks, and O and LSE must
+     * have all rows, also those of other ranks. A sample has not all pairs of a table: then d_table is not judged. */
     bool shared;
     double work;           /* check a sample if fcp_check_work is more than this; 0: never */
     unsigned threads;      /* how many to use; 0: the processors there are */

@@ -150,8 +150,8 @@ void check_bound_task(struct task *t, double terms);
 void check_bound_arguments(struct task *t);
 void check_bound_forward(struct task *t);
 void check_bound_backward(struct task *t);
-/* What a product of vectors of d numbers is off by, of which the lengths' product is `most`; and the units by which a sum
- * of n terms is off because it is added up in fp32. */
+/* What a product of vectors of d numbers is off by, of which the lengths' product is `most`; and the units by which a
+ * sum of n terms is off because it is added up in fp32. */
 double check_bound_product(fcp_dtype dtype, size_t d, double product, double most);
 double check_bound_added(fcp_dtype dtype, double n);
 /* What a logit is off by before it is given to the score: it is q . k times the scale. */

@@ -1,5 +1,5 @@
-/* test_shared_gradients.c: tests the gradients of sinks and tables: what a session writes is the numerical derivative of
- * the definition in float64, and the judge calls it right, and anything else wrong, with its place. */
+/* test_shared_gradients.c: tests the gradients of sinks and tables: what a session writes is the numerical derivative
+ * of the definition in float64, and the judge calls it right, and anything else wrong, with its place. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
