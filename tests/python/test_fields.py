@@ -179,7 +179,7 @@ class Captured(Expecting):
         self.assertNotEqual(prog.plan([64, 64], {"mine": mine}).digest, before)
 
     def test_names(self):
-        """A tensor has the name of the variable, list or attribute that holds it; of a field that nothing reads we hear."""
+        """A tensor has the name of the variable, list or attribute that holds it. What nothing reads is a warning."""
         both = [torch.tensor([3, 4]), torch.tensor([5, 6])]
 
         class Object:
