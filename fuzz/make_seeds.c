@@ -18,11 +18,17 @@
 enum { MOST = 3, FORMAT_MOST = 12, TRIES = 6 };
 
 #define MODEL "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp16 }\n"
-static const struct { const char *name, *source; } sound[] = {
+static const struct { const char *name, *source;
+} sound[] = {
     {"fields", MODEL "batch { lengths = [200, 60]; field doc = [7 x 150, 900 x 110]; field g = [0 x 259, 1] }\n"
                      "cluster { gpus = 2 }\n"
                      "mask m(field d) = d[q] == d[k] and (k <= q or k - run(d, k) < 8) or g[k] == 1\n"
                      "plan { mask = m(d = doc); block = 128; passes = forward }"},
+    {"shaped-fields", MODEL "batch { lengths = [200, 60:100]; field p = [20, 70] over sequences\n"
+                            "field keep = [1 x 28, 0 x 8, 1 x 4] over heads, queries / 64, keys / 64\n"
+                            "field slope = [0.5, 0.25] over kv_heads; field b = [0.5 x 200, -1.0 x 100] }\n"
+                            "cluster { gpus = 2 }\nmask m = k < p or k <= q and keep[h, q / 64, k / 64] == 1\n"
+                            "score x = s + slope[0] * b[k]\nplan { mask = m; score = x; block = 128 }"},
     {"one-rank", MODEL "batch { lengths = [200, 90] }\nplan { mask = causal; block = 128 }"},
     {"two-ranks", MODEL "batch { lengths = [300] }\ncluster { gpus = 2 }\n"
                         "plan { mask = causal; block = 128; layout = contiguous; strategy = fcp(coalesce = 1) }"},
@@ -35,9 +41,10 @@ static const struct { const char *name, *source; } sound[] = {
     {"table", "model { heads = 2; head_dim = 8; table t = [[1, 0], [0, 1]]; table u = [70000, -1] }\n"
               "batch { lengths = [130] }\nplan { mask = m; block = 128; passes = forward }\n"
               "mask m = t[q % 2, k % 2] == 1 and q - k < u[h]"},
-    {"slices", MODEL "batch { lengths = [200, 90] }\ncluster { gpus = 2 }\n"
-               "mask m = slices([0, 100, 0, 100, causal], [40, 200, 20, 150, both], [90, 180, 100, 160, inverse])\n"
-               "plan { mask = m; block = 128; passes = forward }"},
+    {"slices",
+     MODEL "batch { lengths = [200, 90] }\ncluster { gpus = 2 }\n"
+           "mask m = slices([0, 100, 0, 100, causal], [40, 200, 20, 150, both], [90, 180, 100, 160, inverse])\n"
+           "plan { mask = m; block = 128; passes = forward }"},
     {"score", "model { heads = 2; head_dim = 8; table near = [0.5, -1.0, 0.25] }\nbatch { lengths = [130] }\n"
               "score bias = 2.0 * tanh(s / 2.0) + near[(q + k) % 3]\n"
               "plan { mask = causal; score = bias; sink = [1.0, -0.5]; block = 128 }"},
@@ -46,11 +53,11 @@ static const struct { const char *name, *source; } sound[] = {
     {"values-in-keys", "model { heads = 2; kv_heads = 1; head_dim = 24; value_dim = 16; values = keys }\n"
                        "batch { lengths = [200, 90] }\ncluster { gpus = 2 }\nplan { mask = causal; block = 128 }"},
     {"split", MODEL "batch { lengths = [40:300, 1:90, 100:20]; field doc = [7 x 150, 900 x 260] }\n"
-              "cluster { gpus = 2 }\nmask m = k <= q and (doc[k] == 7 or q - k < 64)\n"
-              "plan { mask = m; block = 128; strategy = fcp(coalesce = 1); layout = contiguous }"},
+                    "cluster { gpus = 2 }\nmask m = k <= q and (doc[k] == 7 or q - k < 64)\n"
+                    "plan { mask = m; block = 128; strategy = fcp(coalesce = 1); layout = contiguous }"},
     {"no-tokens", MODEL "batch { lengths = [0, 150, 0:40, 70:0, 3:90, 0]; field doc = [7 x 150, 900 x 130] }\n"
-                  "cluster { gpus = 2 }\nmask m = k <= q and doc[k] > 0\n"
-                  "plan { mask = m; block = 128; layout = zigzag }"},
+                        "cluster { gpus = 2 }\nmask m = k <= q and doc[k] > 0\n"
+                        "plan { mask = m; block = 128; layout = zigzag }"},
     {"documents", MODEL "batch { lengths = [200, 60]; field doc = [7 x 150, 900 x 110]; documents = doc }\n"
                         "cluster { gpus = 2 }\nplan { mask = causal; block = 128; passes = forward }"},
     {"shapes", MODEL "batch { lengths = [40:200, 150]; field w = [16, 900] over sequences\n"

@@ -125,7 +125,9 @@ static void hint_array(sema *s, value v, const expr *e) {
     const array_decl *a = v.node == ARRAY_ANY ? NULL : s->arrays[v.node];
     if (a && !a->table && !fcp_array_is_over(&a->array.record, FCP_KEYS))
         diag_hint(s->d, "its elements are numbers: %s", sema_reading_text(s, v.node));
-    else diag_hint(s->d, "its elements are numbers: %s[q], %s[k]", e->name, e->name);
+    else
+        diag_hint(s->d, "its elements are numbers: %s[q], %s[k]%s", e->name, e->name,
+                  a && !a->table ? "; a field over sequences has one for each, read by its name" : "");
 }
 
 /* Does v have this type, or one that is not known yet? If not, reports it. For TYPE_POISON, whose error was reported
@@ -607,6 +609,29 @@ bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out) 
     }
     *out = e->integer;
     return true;
+}
+
+/* Does an expression name a field over sequences? */
+static bool names_bare(const sema *s, const expr *e) {
+    for (; e && e->kind == EXPR_BINARY; e = e->a)
+        if (names_bare(s, e->b)) return true;
+    if (!e || (e->kind != EXPR_NAME && e->kind != EXPR_UNARY)) return false;
+    if (e->kind == EXPR_UNARY) return names_bare(s, e->a);
+    const uint32_t array = sema_find_array(s, e->name);
+    return array != ARRAY_ANY && sema_is_bare(s, array);
+}
+
+void expr_hint_field(sema *s, const expr *e) {
+    if (e->kind != EXPR_NAME && names_bare(s, e)) {
+        diag_hint(s->d, "a field over sequences stands alone here; a mask or score of the program computes with it");
+        return;
+    }
+    const char **names = ARENA_NEW(s->scratch, const char *, s->array_count + (size_t)1);
+    size_t count = 0;
+    for (uint32_t i = 0; i < s->array_count && names; i++)
+        if (sema_is_bare(s, i)) names[count++] = s->arrays[i]->name;
+    const char *nearest = names && e->kind == EXPR_NAME ? diag_nearest(e->name, strlen(e->name), names, count) : NULL;
+    if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
 }
 
 bool expr_field_argument(sema *s, const arg *param, const expr *e, bool score, figure *out) {

@@ -58,6 +58,8 @@ bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out);
 /* If the argument of a number parameter names a field over sequences, *out is that field. False: it names another field
  * or table, which was reported. */
 bool expr_field_argument(sema *s, const arg *param, const expr *e, bool score, figure *out);
+/* Adds a hint to the error that an argument is no constant, if it has to do with such a field. */
+void expr_hint_field(sema *s, const expr *e);
 value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v);
 /* "lambda(sink = 64, window = 8192)", "softcap(c = 50.0)": a mask or score and its arguments. NULL: out of memory. */
 const char *expr_call_text(sema *s, const mask *m, const struct figure *values);

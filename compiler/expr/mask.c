@@ -166,7 +166,10 @@ bool expr_lower_mask(sema *s, mask *m, const arg *args, span call) {
         const expr *e = given[i] ? given[i]->value : p->value;
         bool fits =
             !given[i] || expr_mask_param_type(p) != TYPE_INT || expr_field_argument(s, p, e, false, &figures[i]);
-        if (fits && !figures[i].field) fits = expr_mask_constant(s, p, e, &figures[i].integer);
+        if (fits && !figures[i].field) {
+            fits = expr_mask_constant(s, p, e, &figures[i].integer);
+            if (!fits && given[i] && expr_mask_param_type(p) == TYPE_INT) expr_hint_field(s, e);
+        }
         good &= fits;
     }
     if (!good || m->state != MASK_GOOD) return false;

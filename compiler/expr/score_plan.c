@@ -43,7 +43,10 @@ static bool constant_argument(sema *s, const arg *p, const expr *e, figure *out)
     }
     if (!expr_field_argument(s, p, e, true, out)) return false;
     if (out->field) return true;
-    if (!expr_eval_number(s, e, p->name, out)) return false;
+    if (!expr_eval_number(s, e, p->name, out)) {
+        expr_hint_field(s, e);
+        return false;
+    }
     if (type == TYPE_REAL) out->real = true;
     return true;
 }

@@ -360,6 +360,7 @@ static bool check_shape(const reading *r, const fcp_npy *npy) {
     if (npy->dims == 1) return true;
     const bool batched = npy->dims == dims + 1, flat = npy->dims < 1 || (npy->dims != dims && !batched);
     bool alike = true, same = !flat;
+    if (!r->tokens && !npy->elements && !flat) return true; /* no values, whatever their shape */
     text t = {0};
     for (size_t i = 0; r->tokens != ANY_TOKENS && i < need[0] && alike; i++) {
         sequence_shape(r, i, i ? other : need + 1);

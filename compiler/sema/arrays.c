@@ -374,6 +374,7 @@ uint32_t sema_derive_run(sema *s, uint32_t array) {
     array_decl *a = add_array(s, name, s->arrays[array]->at);
     if (!a) return ARRAY_ANY;
     a->run_of = array;
+    a->array.record.k_cell = 1; /* as that of any field that has runs */
     return s->array_count - 1;
 }
 

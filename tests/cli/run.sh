@@ -409,6 +409,37 @@ bad "another file in its place" 1 E322 run data/f.plan --field doc=data/new.txt
 mv data/new.txt data/doc.txt
 bad "a file that changed since" 1 E322 run data/f.plan
 holds "which is named" grep -q "data/doc.txt: error.E322.: field 'doc'" stderr
+# What a field is over stays as it is declared, whatever brings its values.
+program data/o.fcp 'model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp32 }
+batch {
+    lengths    = [300, 100]
+    field keep = [1 x 20] over heads, queries / 128, keys / 128
+    field near = given(over = sequences)
+    field bias = given(real)
+}
+mask m = keep[h, q / 128, k / 128] == 1 and q - k < near
+score t = s + bias[k]
+plan { mask = m; score = t; block = 128 }'
+echo '300 7' > near.txt
+awk 'BEGIN { for (i = 0; i < 20; i++) printf "%d%s", (i % 3 > 0), i % 4 ? " " : "\n" }' > keep.txt
+awk 'BEGIN { for (i = 0; i < 400; i++) printf "%.3f\n", i / 100 - 2 }' > bias.txt
+set -- --field keep=keep.txt --field bias=bias.txt
+bad "two numbers on a line, of a field of one dimension" 1 E321 data/o.fcp "$@" --field near=near.txt
+tr ' ' '\n' < near.txt > column.txt
+set -- "$@" --field near=column.txt
+ok "fields over heads and cells, over sequences, of reals" "$fcpc" -q data/o.fcp "$@" -o data/o.plan
+ok "show says what they are over" "$fcpc" show data/o.plan --ascii --width 200
+holds "all of them" grep -q "field keep from .*keep.txt, over heads, queries / 128, keys / 128, 0 to 1" stdout
+holds "and of what they are" grep -q "field near from .*column.txt, over sequences, 7 to 300" stdout
+holds "reals, too" grep -q "bias.txt, reals" stdout
+ok "such a plan runs" "$fcpc" run data/o.plan
+holds "and is right" grep -q "dv .*right" stdout
+ok "explain reads a cell, and the number of a sequence" "$fcpc" explain data/o.plan 60 55 --seq 1 --head 1 --json
+holds "with their values" json '(.steps | any(.with == "keep[1, 0, 0]")) and (.steps | any(.with == "5 < 7"))'
+bad "a field for other sequences" 1 E320 data/o.fcp "$@" -D 'batch.lengths=[300, 101]'
+bad "a whole field by -D" 1 E320 data/o.fcp --field keep=keep.txt --field bias=bias.txt \
+    -D 'batch.near=[1, 2, 3] over sequences'
+
 # A plan comes from anywhere, and names files: what has such a name is a regular file that is not too long, or is not
 # read.
 rm data/doc.txt

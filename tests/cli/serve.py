@@ -21,6 +21,17 @@ plan { mask = m; block = 32 }
 GOOD = {"program": TEXT, "lengths": [60, 40], "fields": {"doc": [i // 20 for i in range(100)]}}
 WITHOUT = {k: v for k, v in GOOD.items() if k != "program"}
 PLAIN = TEXT.replace("batch { field doc = given }\n", "").replace(" and doc[q] == doc[k]", "")
+SHAPED = """model { heads = 2; head_dim = 16; dtype = fp32 }
+cluster { gpus = 2 }
+batch {
+    field near = given(over = sequences)
+    field bias = given(real)
+    field keep = given(over = heads, queries / 32, keys / 32)
+}
+mask m = q - k < near and keep[h, q / 32, k / 32] == 1
+score t = s + bias[k]
+plan { mask = m; score = t; block = 32 }
+"""
 
 
 def check(name, holds, why=""):
@@ -127,6 +138,14 @@ def errors(server):
     server.refuses("a name that is not there", {"program": TEXT.replace("causal", "casual")}, "E200", 10)
     server.refuses("a setting that is none", {"define": ["plan.blok=4"]}, "E200", 6)
     server.refuses("a field too short", {"fields": {"doc": [1]}}, "E320")
+    shaped = {"program": SHAPED, "lengths": [60, 40],
+              "fields": {"near": [9, 50], "bias": [i / 8 for i in range(100)], "keep": [1, 0, 1, 1] * 4}}
+    answer = server.ask(shaped)[0]
+    check("fields of several shapes, whole and real", "error" not in answer, answer)
+    server.refuses("reals for a field of whole numbers",
+                   {**shaped, "fields": {**shaped["fields"], "near": [9, 50.5]}}, "E320")
+    server.refuses("too few values", {**shaped, "fields": {**shaped["fields"], "keep": [1, 0, 1, 1] * 3}}, "E320")
+    server.refuses("no number", {**shaped, "fields": {**shaped["fields"], "bias": ["a"]}}, "E110")
     server.refuses("no field", {"fields": {}}, "E320")
     for lengths, queries in ([0], [0]), ([0, 3, 0], [0, 3, 0]), ([7, 0, 2], [0, 5, 2]):
         answer = server.ask({"program": PLAIN, "fields": {}, "lengths": lengths, "queries": queries})[0]

@@ -174,6 +174,33 @@ class Captured(Expecting):
         self.assertEqual(prog.plan([64, 64]).digest, before)
         self.assertNotEqual(prog.plan([64, 64], {"mine": mine}).digest, before)
 
+    def test_names(self):
+        """A tensor has the name of the variable, list or attribute that holds it; a field that nothing reads is told."""
+        both = [torch.tensor([3, 4]), torch.tensor([5, 6])]
+
+        class Object:
+            def __init__(self):
+                self.before = both[0]
+
+            def __call__(self, b, h, q, k):
+                return k < self.before[b]
+
+            def method(self, b, h, q, k):
+                return k < self.before[b]
+        for mask, names in [(lambda b, h, q, k: (k < both[0][b]) | (q < both[1][b]), ["both", "both_2"]),
+                            (Object(), ["before"]), (Object().method, ["before"])]:
+            with heard() as said:
+                prog = a_program(mask)
+            self.assertEqual((list(prog.fields), said), (names, []))
+            pairs = prog.plan([9, 9]).summary()["pairs"]
+            want = sum((k < 3 + i) | (len(names) == 2 and q < 5 + i)
+                       for i in range(2) for q in range(9) for k in range(9))
+            self.assertEqual(pairs, want)
+        with heard() as said:
+            fcpc.program("causal", fields=["lost", "doc"], documents="doc")
+        self.assertEqual([(w.category, w.filename) for w in said], [(fcpc.Warning, __file__)])
+        self.assertIn("no mask or score reads field 'lost'", str(said[0].message))
+
     def test_in_mask_and_score(self):
         """One tensor in both, and one name for two tensors."""
         side = torch.arange(2 * 64).view(2, 64) % 5

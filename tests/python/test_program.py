@@ -68,7 +68,7 @@ class Documents(Expecting):
             for mask in ("causal or doc[q] == doc[k]", "not (doc[q] == doc[k])", "causal and doc[q] == other[k]",
                          "causal and doc[q] + 1 == doc[k] + 1", "if doc[q] == doc[k] then causal else q == k"):
                 self.program(mask, fields=["doc", "other"])
-        self.assertEqual(said, [])
+        self.assertEqual([w for w in said if "reads field" not in str(w.message)], [])
 
     def test_what_is_no_name(self):
         for wrong in (3, ["doc"], True):

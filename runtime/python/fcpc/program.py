@@ -538,7 +538,7 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
               layout is "planned" unless it is stated
 
     The compiler's warnings about the program are issued as fcpc.Warning. There is also a warning if a mask keeps tokens
-    within their document, f[q] == f[k], and the argument `documents` is missing.
+    within their document, f[q] == f[k], and the argument `documents` is missing; and if nothing reads a field.
 
     Errors: those of the language (E1xx, E2xx), with the place in the text that was made of the parts; E202 (an argument
     of a wrong type)
@@ -615,6 +615,11 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
                        functions.values, share, cluster.gpus)
     except Error as error:
         raise _with_hint(error, plan) from None
+    read = {*re.findall(r"\w+", " ".join([*masks.values(), said or "", *functions.before])), documents}
+    for name in declared:
+        if name not in read:
+            warn(f"no mask or score reads field '{name}', so its values change nothing. A tensor that a function has "
+                 "captured has the name of the variable or attribute that holds it")
     field = separating(made.text) if documents is UNSET and declared else None
     if field:
         warn(f"the mask has {field}[q] == {field}[k]. If {field} tells documents of a sequence apart, write "

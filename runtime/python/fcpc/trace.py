@@ -465,20 +465,24 @@ class _Named:
 
 
 def _captured(function: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """(name, tensor) of all that a function, and the functions it has captured, can see by a name."""
-    code = getattr(function, "__code__", None)
-    if code is None or id(function) in seen:
+    """(name, tensor) of all that a function, and the functions it has captured, can see by a name. The function may be
+    a method, or an object that is called; then the object's attributes have names, too."""
+    if id(function) in seen:
         return
     seen.add(id(function))
+    if not hasattr(function, "__code__") and hasattr(type(function).__call__, "__code__"):
+        function = type(function).__call__.__get__(function)  # an object of a class of its own
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return
     cells = [(n, c.cell_contents) for n, c in zip(code.co_freevars, function.__closure__ or ()) if _filled(c)]
-    for name, value in cells + [(n, function.__globals__[n]) for n in code.co_names if n in function.__globals__]:
-        if callable(value) and hasattr(value, "__code__"):
-            yield from _captured(value, seen)
-        elif isinstance(value, (list, tuple)):
-            for each in value:
+    own = list(getattr(getattr(function, "__self__", None), "__dict__", {}).items())
+    for name, value in own + cells + [(n, function.__globals__[n]) for n in code.co_names if n in function.__globals__]:
+        for each in value if isinstance(value, (list, tuple)) else (value,):
+            if hasattr(each, "is_floating_point"):
+                yield name, each
+            elif callable(each):
                 yield from _captured(each, seen)
-        elif hasattr(value, "is_floating_point"):
-            yield name, value
 
 
 def _filled(cell: CellType) -> bool:

@@ -45,6 +45,34 @@ Test(ptx, random_programs) {
     free(p);
 }
 
+/* Fields of every shape at once: numbers of a sequence, of each head, of blocks that each head keeps or leaves out; and
+ * reals that a score adds. In the second sequence the first query is at position 180, in the third cell of 64. */
+Test(ptx, fields) {
+    static const fcp_backend *const backends[] = {&ptx_backend, &ptx_sm90_backend};
+    enum { BLOCKS = 2 * 5 * 5 + 2 * 3 * 5, KEYS = 300 + 300, ROWS = 5 + 3 };
+    if (!compiler()) return;
+    for (unsigned i = 0; i < 2; i++) {
+        char said[TEXT], blocks[3 * BLOCKS + 1] = "", bias[8 * KEYS + 1] = "", rows[8 * ROWS + 1] = "";
+        static char program[2 * TEXT + 8 * KEYS];
+        for (int j = 0; j < BLOCKS; j++) sprintf(blocks + strlen(blocks), j ? ", %d" : "%d", j * 7 % 5 < 3);
+        for (int j = 0; j < KEYS; j++) sprintf(bias + strlen(bias), j ? ", %.2f" : "%.2f", j * 37 % 200 * 0.01 - 1);
+        for (int j = 0; j < ROWS; j++) sprintf(rows + strlen(rows), j ? ", %.2f" : "%.2f", j * 0.25 - 1);
+        snprintf(program, sizeof program,
+                 "model { heads = 2; kv_heads = 1; head_dim = %d }\ncluster { gpus = 2 }\n"
+                 "batch { lengths = [300, 120:300]\n field prefix = [20, 70] over sequences\n"
+                 " field keep = [%s] over heads, queries / 64, keys / 64\n field bias = [%s]\n"
+                 " field row = [%s] over queries / 64\n field slope = [0.5, -0.25, 0.125, 1.0] over heads }\n"
+                 "mask m = k < prefix or k <= q and keep[h, q / 64, k / 64] == 1\n"
+                 "score x = tanh(s / 8.0) * 8.0 + bias[k] * row[q / 64] + slope[h]\n"
+                 "plan { mask = m; score = x; block = 128; passes = forward, backward }\n",
+                 i ? 64 : 16, blocks, bias, rows);
+        fcp_plan *plan = plan_named("fields.fcp", program);
+        judge(plan, backends[i], i, said);
+        cr_expect(!*said, "%s: %s", backends[i]->name, said);
+        fcp_plan_free(plan);
+    }
+}
+
 /* Few queries and many keys: heads share tiles, keys are cut into parts, and these are put together. */
 Test(ptx, short_queries) {
     static const fcp_backend *const backends[] = {&ptx_backend, &ptx_sm90_backend, &ptx_sm90_backend};

@@ -171,11 +171,30 @@ Test(json_read, values) {
 
 /* A number is real if it has a point or an exponent. */
 Test(json_read, numbers) {
-    static const struct { const char *from; bool is_real; double value; } good[] = {
-        {"0", false, 0}, {"-17", false, -17}, {"0.5", true, 0.5}, {"-2.0", true, -2}, {"1e3", true, 1000},
-        {"12.5E-1", true, 1.25}, {"-0.25e+2", true, -25}};
-    static const char *const wrong[] = {"", "-", "+1", "01", "01.5", "1.", ".5", "1e", "1e+", "1.5.2", "1-2", "1.5-2",
-                                        "1e999", "nan", "--1.5", "-+1.5", "9223372036854775808", "1.5x"};
+    static const struct {
+        const char *from;
+        bool is_real;
+        double value;
+    } good[] = {{"0", false, 0},     {"-17", false, -17},     {"0.5", true, 0.5},     {"-2.0", true, -2},
+                {"1e3", true, 1000}, {"12.5E-1", true, 1.25}, {"-0.25e+2", true, -25}};
+    static const char *const wrong[] = {"",
+                                        "-",
+                                        "+1",
+                                        "01",
+                                        "01.5",
+                                        "1.",
+                                        ".5",
+                                        "1e",
+                                        "1e+",
+                                        "1.5.2",
+                                        "1-2",
+                                        "1.5-2",
+                                        "1e999",
+                                        "nan",
+                                        "--1.5",
+                                        "-+1.5",
+                                        "9223372036854775808",
+                                        "1.5x"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         json_reader r = reader(good[i].from);
         json_number n;

@@ -18,12 +18,13 @@
 static const char *const programs[] = {
     MODEL "batch { lengths = [500, 300, 129] }\ncluster { gpus = 3 }\nplan { mask = causal; block = 256 }",
     MODEL "batch { lengths = [600, 40 x 5] }\ncluster { nodes = 2; gpus = 2 }\n"
-    "plan { mask = lambda(sink = 70, window = 200); block = 128; passes = forward, backward }",
+          "plan { mask = lambda(sink = 70, window = 200); block = 128; passes = forward, backward }",
     MODEL "batch { lengths = [500, 160]; field doc = [0 x 300, 5 x 200, 7 x 160]; field g = [0 x 659, 1] }\n"
-    "plan { mask = m; block = 128 }\nmask m = doc[q] == doc[k] or g[k] == 1",
+          "plan { mask = m; block = 128 }\nmask m = doc[q] == doc[k] or g[k] == 1",
     MODEL "batch { lengths = [200:600, 300, 1:500] }\ncluster { gpus = 2 }\n"
-    "plan { mask = causal; block = 128; layout = contiguous; passes = forward, backward }",
-    MODEL "batch { lengths = [700, 1:400] }\n"
+          "plan { mask = causal; block = 128; layout = contiguous; passes = forward, backward }",
+    MODEL
+    "batch { lengths = [700, 1:400] }\n"
     "mask m = slices([0, 300, 0, 300, causal], [100, 700, 50, 400, both], [250, 600, 300, 500, inverse]) or q == k\n"
     "plan { mask = m; block = 128; passes = forward, backward }",
     /* ranges of heads; and heads that see different pairs, in one range and in several */
@@ -37,7 +38,16 @@ static const char *const programs[] = {
     "model { heads = 2; kv_heads = 1; head_dim = 16 }\nbatch { lengths = [512] }\n"
     "mask m = h == 1 or (q >= 256 and k < 256)\nplan { mask = m; block = 128 }",
     MODEL "batch { lengths = [600, 300] }\ncluster { gpus = 2 }\nmask m = causal and (q / 128 - k / 128) % 2 == 0\n"
-    "plan { mask = m; block = 256; strategy = cad; layout = contiguous }",
+          "plan { mask = m; block = 256; strategy = cad; layout = contiguous }",
+    /* blocks that each head keeps or leaves out, which are no multiples of cells; a number of each sequence */
+    "model { heads = 2; kv_heads = 1; head_dim = 16 }\n"
+    "batch { lengths = [400, 130:300]; field p = [150, 40] over sequences; field keep = [1 x 9, 0, 1, 1, 0 x 4, 1 x 9, "
+    "0 "
+    "x 6, 1 x 29, 0, 0, 1, 1, 0, 1, 0, 1, 1, 0, 1, 0, 0, 1] over heads, queries / 96, keys / 96 }\n"
+    "mask m = k < p or k <= q and keep[h, q / 96, k / 96] == 1\nplan { mask = m; block = 128 }",
+    MODEL "batch { lengths = [600]; field w = [1, 600, 128, 300] over heads; field start = [0 x 300, 250 x 300, 590 x "
+          "600] over kv_heads, keys }\ncluster { gpus = 2 }\n"
+          "mask m = k <= q and q - k < w[h] or q < start[h / 2, k]\nplan { mask = m; block = 256 }",
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 

@@ -5,6 +5,8 @@
 #include "runtime/plan/plan.h"
 #include "runtime/plan/plan_arrays.h"
 #include "runtime/plan/plan_index.h"
+#include "tests/support/plan_of.h"
+#include "tests/support/plan_tables.h"
 #include "tests/support/splitmix.h"
 
 static uint64_t state = 1;
@@ -143,4 +145,61 @@ Test(array_parts, hostile) {
     cr_expect_eq(fcp_plan_index(&plan, &err), FCP_OK);
     free(plan.array_starts);
     free(plan.sequence_offsets);
+}
+
+static uint32_t dims_read(const fcp_array *a) { return fcp_array_dims(a) ? fcp_array_dims(a) : 1; }
+
+/* Is the record one of a field that the batch has all values of, in the bytes that it had before? Zeros lie behind
+ * them, up to a multiple of 64. */
+static bool is_sound(const tables *t, const fcp_array *now, const fcp_array *was) {
+    static int64_t cells[400];
+    uint64_t count = 0;
+    const bool wider = was->width == MC_I8 && (now->width == MC_I16 || now->width == MC_I32 || now->width == MC_I64) &&
+                       was->count * now->width <= (was->count + 63) / 64 * 64;
+    if (now->width != was->width && !wider) return false;
+    if (now->kind == FCP_TABLE && was->count && !was->heads && !was->q_cell && !was->k_cell) return true;
+    if (now->kind != FCP_FIELD || now->pad || now->columns || now->offset != was->offset) return false;
+    if (now->heads && now->heads != t->problem->heads && now->heads != t->problem->kv_heads) return false;
+    if (now->q_cell > 1 << 30 || now->k_cell > 1 << 30 || now->lo > now->hi) return false;
+    if (now->name >= t->names_count || (now->file != FCP_NONE && now->file >= t->names_count)) return false;
+    for (uint64_t s = 0; s < t->sequences_count; s++) {
+        const fcp_sequence *of = &t->sequences[s];
+        const int64_t rows = cells_of(of->q_first, (int64_t)of->queries, now->q_cell, cells);
+        count += (now->heads ? now->heads : 1) * (uint64_t)(rows * cells_of(0, (int64_t)of->keys, now->k_cell, cells));
+    }
+    return now->count == count && count == was->count && dims_read(now) == dims_read(was);
+}
+
+/* Every number of a field's record is changed, to anything and to what another field has: the plan is refused, unless
+ * the record is sound all the same: larger cells may be as many, and numbers of sequences may be a table. */
+Test(array_parts, damaged_records) {
+    fcp_plan *plan = plan_of("model { heads = 4; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\n"
+                             "batch { lengths = [300, 120:300, 2]\n field p = [20, 70, 1] over sequences\n"
+                             " field keep = [1 x 19, 0 x 6, 1 x 8, 0 x 3, 1 x 5] over queries / 64, keys / 64\n"
+                             " field w = [0 x 12] over heads\n field doc = [1 x 602]\n"
+                             " field slope = [0.5, 0.25, 1.0, -1.0, 0.0, 0.0] over kv_heads }\n"
+                             "mask m = k < p or k <= q and keep[q / 64, k / 64] == 1 or w[h] > k + doc[k]\n"
+                             "score x = s + slope[h / 2]\nplan { mask = m; score = x; block = 128 }");
+    unsigned sound = 0, refused = 0;
+    for (uint64_t i = 0; i < plan->arrays_count; i++)
+        for (size_t word = 0; word < offsetof(fcp_array, lo) / 4; word++) {
+            static const uint32_t odd[] = {0, 1, 2, 3, 4, 63, 65, 128, 400, 1 << 30, (1 << 30) + 1, UINT32_MAX};
+            for (size_t x = 0; x < sizeof odd / sizeof *odd; x++) {
+                tables t;
+                fcp_error err;
+                tables_copy(&t, plan);
+                fcp_array *a = &t.arrays[i], was = *a;
+                ((uint32_t *)a)[word] = odd[x];
+                const bool same = !memcmp(a, &was, sizeof was);
+                const bool want = same || is_sound(&t, a, &was);
+                const fcp_code code = fcp_plan_check(tables_plan(&t), NULL, &err);
+                cr_expect_eq(code, want ? FCP_OK : FCP_E_PLAN_FORMAT, "array %d, word %zu: %u: %s %s", (int)i, word,
+                             odd[x], fcp_code_name(code), code ? err.message : "");
+                sound += want && !same;
+                refused += !want;
+                tables_free(&t);
+            }
+        }
+    cr_expect(sound > 10 && refused > 300, "%u sound, %u refused", sound, refused);
+    fcp_plan_free(plan);
 }

@@ -1,7 +1,7 @@
-/* test_field_shapes.c: random fields over sequences, heads, queries and keys, in cells, against what they are defined to
- * be. Each has its values from a list, a text, a .npy, --field or the batch. For every query, key and head of every
- * sequence the plan's mask or score must give what the definition gives; so must what explains it. The program must also
- * print as one that means the same, and one value too many or too few must be refused. */
+/* test_field_shapes.c: random fields over sequences, heads, queries and keys, in cells, against what they are defined
+ * to be. Each has its values from a list, a text, a .npy, --field or the batch. For every query, key and head of every
+ * sequence the plan's mask or score must give what the definition gives; so must what explains it. The program must
+ * also print as one that means the same, and one value too many or too few must be refused. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -82,8 +82,9 @@ static void draw_shape(drawn *r) {
     const bool alike = roll(r, 2), square = roll(r, 2);
     for (int s = 0; s < r->sequences; s++) {
         const int before = alike && s ? s - 1 : s;
-        r->keys[s] = before < s ? r->keys[before] : 1 + roll(r, POSITIONS - 1);
-        r->queries[s] = before < s ? r->queries[before] : square ? r->keys[s] : 1 + roll(r, POSITIONS - 1);
+        const int least = roll(r, 8) != 0; /* some have no keys, or no queries */
+        r->keys[s] = before < s ? r->keys[before] : least + roll(r, POSITIONS - 1);
+        r->queries[s] = before < s ? r->queries[before] : square ? r->keys[s] : least + roll(r, POSITIONS - 1);
         r->rows[s] = r->q_cell ? count_cells(first_query(r, s), r->queries[s], r->q_cell) : 1;
         r->columns[s] = r->k_cell ? count_cells(0, r->keys[s], r->k_cell) : 1;
         r->first[s + 1] = r->first[s] + (uint64_t)(r->planes ? r->planes : 1) * (uint64_t)(r->rows[s] * r->columns[s]);
@@ -165,7 +166,9 @@ static void write_program(drawn *r) {
                 "model { heads = %d; kv_heads = %d; head_dim = 64 }\ncluster { nodes = 1; gpus = 2 }\nbatch {\n"
                 "    lengths = [",
                 r->heads, r->kv_heads);
-    for (int s = 0; s < r->sequences; s++) text_printf(out, "%s%d:%d", s ? ", " : "", r->queries[s], r->keys[s]);
+    if (r->from == BATCH) text_puts(out, "9, 5:3"); /* other lengths come with the values */
+    for (int s = 0; s < r->sequences && r->from != BATCH; s++)
+        text_printf(out, "%s%d:%d", s ? ", " : "", r->queries[s], r->keys[s]);
     text_printf(out, "]\n    align = %s\n", r->top_left ? "top_left" : "bottom_right");
     put_field(r, out);
     text reading = {0};
@@ -262,7 +265,15 @@ static made make(drawn *r, uint64_t count) {
     const bool as_whole = !r->real;
     const fcpc_field field = {"f", as_whole ? whole : NULL, count, as_whole ? NULL : r->values};
     fcpc_batch batch = FCPC_BATCH_INIT;
-    if (r->from == BATCH) batch.fields = &field, batch.field_count = 1;
+    uint64_t keys[SEQUENCES], queries[SEQUENCES];
+    for (int s = 0; s < r->sequences; s++) keys[s] = (uint64_t)r->keys[s], queries[s] = (uint64_t)r->queries[s];
+    if (r->from == BATCH) {
+        batch.fields = &field;
+        batch.field_count = 1;
+        batch.lengths = keys;
+        batch.queries = queries;
+        batch.count = (size_t)r->sequences;
+    }
     m.code = fcpc_parse_text("a.fcp", r->program.at, r->program.size, &options, m.d, &m.program);
     if (!m.code) m.code = fcpc_plan_batch(m.program, &batch, NULL, m.d, NULL, &m.plan);
     free(whole);
@@ -310,6 +321,7 @@ static bool ask(void *context, explanation *o) {
     drawn *r = a->r;
     if (!a->left--) return false;
     a->s = roll(r, r->sequences);
+    if (!r->queries[a->s] || !r->keys[a->s]) return false;
     a->q = first_query(r, a->s) + roll(r, r->queries[a->s]);
     a->k = roll(r, r->keys[a->s]);
     a->h = roll(r, r->heads);

@@ -320,7 +320,8 @@ Test(fields, numbers_of_sequences) {
         "mask m(field a) = window(w = a)\nmask o = m(a = w)\nplan { mask = o }",
         "mask m =\n    k <= q and near(w)\n    where { near(a) = q - k < a }\nplan { mask = m }",
         "mask m =\n    k <= q and q - k < far\n    where { far = w }\nplan { mask = m }",
-        "mask m(field a) =\n    inner(a)\n    where { inner(b) = part(a = b) }\nmask part(field a) = 0 <= q - k and q - k < "
+        "mask m(field a) =\n    inner(a)\n    where { inner(b) = part(a = b) }\nmask part(field a) = 0 <= q - k and q "
+        "- k < "
         "a\nplan { mask = m(a = w) }",
         "mask m = if w > 100 then false else k <= q and q - k < max(w, 1) * 1\nplan { mask = m }",
         "mask m = k <= q and q - k < exact(w * 2, 2)\nplan { mask = m }",
@@ -380,8 +381,12 @@ Test(fields, sequences_are_told_apart) {
 
 /* Where a cell is read by a position, the hint says to divide. */
 Test(fields, cells_are_divided) {
-    static const struct { const char *mask, *says; bool divide; } cases[] = {
-        {"f[h, q, k] == 1", "element [0, 0, 2] of field 'f', which has [0 to 1, 0 to 1, 0 to 1], for h = 0, q = 0, k = 2", true},
+    static const struct {
+        const char *mask, *says;
+        bool divide;
+    } cases[] = {
+        {"f[h, q, k] == 1",
+         "element [0, 0, 2] of field 'f', which has [0 to 1, 0 to 1, 0 to 1], for h = 0, q = 0, k = 2", true},
         {"f[h, q / 8, k] == 1", "element [0, 0, 2] of field 'f'", true},
         {"f[h, q, k / 8] == 1", "element [0, 2, 0] of field 'f'", true},
         {"f[h + 1, q / 8, k / 8] == 1", "element [2, 0, 0] of field 'f'", false},
@@ -393,16 +398,47 @@ Test(fields, cells_are_divided) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char source[600];
-        snprintf(source, sizeof source,
-                 "model { heads = 2; kv_heads = 1 }\nbatch { lengths = [10]; field f = [1 x 8] over heads, queries / 8, "
-                 "keys / 8\nfield c = [1, 1] over keys / 8; field d = [1 x 100] over queries, keys; field w = [1, 1] over "
-                 "heads }\nmask m = %s\nplan { mask = m }",
-                 cases[i].mask);
+        snprintf(
+            source, sizeof source,
+            "model { heads = 2; kv_heads = 1 }\nbatch { lengths = [10]; field f = [1 x 8] over heads, queries / 8, "
+            "keys / 8\nfield c = [1, 1] over keys / 8; field d = [1 x 100] over queries, keys; field w = [1, 1] over "
+            "heads }\nmask m = %s\nplan { mask = m }",
+            cases[i].mask);
         made m;
         make_plan(&m, source);
         cr_expect_eq(m.code, cases[i].says ? FCP_E_MASK_INDEX : FCP_OK, "%s: %s", cases[i].mask, m.said);
         if (cases[i].says) cr_expect(strstr(m.said, cases[i].says), "%s: %s", cases[i].mask, m.said);
         cr_expect_eq(strstr(m.said, "divide, ") != NULL, cases[i].divide, "%s: %s", cases[i].mask, m.said);
+        free_made(&m);
+    }
+}
+
+/* A score that reads beyond a field is found out, too; the number of a sequence is always there. */
+Test(fields, scores_beyond_the_end) {
+    static const struct {
+        const char *score, *says;
+    } cases[] = {
+        {"s + w", NULL},
+        {"s + w * r", NULL},
+        {"s + run(d, k)", NULL},
+        {"s + run(d, k + 1) + w", "position 10 of field 'run(d)'"},
+        {"s + d[k + 1] + w", "position 10 of field 'd'"},
+        {"s + b[k + 1]", "position 10 of field 'b'"},
+        {"s + c[h, k] * w", "element [0, 2] of field 'c'"},
+        {"s + c[h, k / 8]", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char source[600];
+        snprintf(
+            source, sizeof source,
+            "model { heads = 2; kv_heads = 1; head_dim = 64 }\nbatch { lengths = [10]; field d = [1 x 10]; field w = "
+            "[3] over sequences; field r = [0.5] over sequences; field b = [0.5 x 10]; field c = [0.5 x 4] over "
+            "heads, keys / 8 }\nscore t = %s\nplan { mask = full; score = t }",
+            cases[i].score);
+        made m;
+        make_plan(&m, source);
+        cr_expect_eq(m.code, cases[i].says ? FCP_E_MASK_INDEX : FCP_OK, "%s: %s", cases[i].score, m.said);
+        if (cases[i].says) cr_expect(strstr(m.said, cases[i].says), "%s: %s", cases[i].score, m.said);
         free_made(&m);
     }
 }
