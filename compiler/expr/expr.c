@@ -304,7 +304,9 @@ static int resolve(sema *s, expr *e, const frame *f) {
         diag_error(s->d, FCP_E_TYPE, at, "a file stands in slices(...): slices(file(\"a.slices\"))");
     } else if (e->kind == EXPR_CALL && words_find(words_functions, SCORE_BUILTINS, name) >= 0) {
         diag_error(s->d, FCP_E_TYPE, at, "'%s' is a function of real numbers: of scores, not of masks", name);
-        diag_hint(s->d, "masks are in whole numbers");
+        diag_hint(s->d, words_same(name, words_functions[BUILTIN_FLOOR])
+                            ? "masks are in whole numbers: q / 64 rounds down"
+                            : "masks are in whole numbers");
     } else {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown name '%s'", name);
         const bool usual = sema_hint_habit(s, name, FCPC_HABIT_NAME | (score ? FCPC_HABIT_SCORE : 0), e);
