@@ -312,9 +312,11 @@ static int resolve(sema *s, expr *e, const frame *f) {
         const bool usual = sema_hint_habit(s, name, FCPC_HABIT_NAME | (score ? FCPC_HABIT_SCORE : 0), e);
         const char *nearest = usual ? NULL : sema_nearest_name(s, name, f->m, f->def);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-        else if (!usual && e->kind == EXPR_NAME && !s->in_index && !f->m->builtin)
+        else if (!usual && e->kind == EXPR_NAME && !s->in_index && !f->m->builtin) {
             diag_hint(s->d, "a parameter stands behind the name of its %s: %s(%s = 1)", f->m->score ? "score" : "mask",
                       f->m->name, name);
+            diag_hint(s->d, "a number for each sequence is batch { field %s = [10, 20] over sequences }", name);
+        }
     }
     return e->ref = REF_WRONG;
 }
