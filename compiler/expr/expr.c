@@ -304,15 +304,19 @@ static int resolve(sema *s, expr *e, const frame *f) {
         diag_error(s->d, FCP_E_TYPE, at, "a file stands in slices(...): slices(file(\"a.slices\"))");
     } else if (e->kind == EXPR_CALL && words_find(words_functions, SCORE_BUILTINS, name) >= 0) {
         diag_error(s->d, FCP_E_TYPE, at, "'%s' is a function of real numbers: of scores, not of masks", name);
-        diag_hint(s->d, "masks are in whole numbers");
+        diag_hint(s->d, words_same(name, words_functions[BUILTIN_FLOOR])
+                            ? "masks are in whole numbers: q / 64 rounds down"
+                            : "masks are in whole numbers");
     } else {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown name '%s'", name);
         const bool usual = sema_hint_habit(s, name, FCPC_HABIT_NAME | (score ? FCPC_HABIT_SCORE : 0), e);
         const char *nearest = usual ? NULL : sema_nearest_name(s, name, f->m, f->def);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-        else if (!usual && e->kind == EXPR_NAME && !s->in_index && !f->m->builtin)
+        else if (!usual && e->kind == EXPR_NAME && !s->in_index && !f->m->builtin) {
             diag_hint(s->d, "a parameter stands behind the name of its %s: %s(%s = 1)", f->m->score ? "score" : "mask",
                       f->m->name, name);
+            diag_hint(s->d, "a number for each sequence is batch { field %s = [10, 20] over sequences }", name);
+        }
     }
     return e->ref = REF_WRONG;
 }
@@ -410,7 +414,9 @@ static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     if (is_batch_index(s, e->b, f)) return no_batch_index(s, e);
     s->in_index++;
     const bool first = e->a->kind == EXPR_NAME && e->a->ref == REF_NONE;
+    const size_t errors = diag_errors(s->d);
     value a = lower_array(s, e->a, f, guard);
+    if (diag_errors(s->d) > errors && e->a->kind == EXPR_INDEX) a.type = TYPE_POISON; /* keep[h][q]: said once */
     if (first) hint_declare(s, e->a, f, e->integer > 1);
     expr *const indices[] = {e->b, e->c, e->d};
     value at[3] = {{TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}};
@@ -735,7 +741,10 @@ static value lower_name(sema *s, expr *e, const frame *f, uint32_t guard) {
     }
     if (call && ref == REF_ARRAY) {
         diag_error(s->d, FCP_E_TYPE, e->name_at, "'%s' is a %s, not a function", e->name, sema_array_word(s, e->index));
-        diag_hint(s->d, "its elements are read with brackets: %s[k]", e->name);
+        const array_decl *a = s->arrays[e->index];
+        if (a->table || fcp_array_is_over(&a->array.record, FCP_KEYS))
+            diag_hint(s->d, "its elements are read with brackets: %s[k]", e->name);
+        else diag_hint(s->d, "it is read %s", sema_reading_text(s, e->index));
         return poison;
     }
     switch (ref) {

@@ -120,12 +120,12 @@ static bool misses_division(const fcp_array *record, const mc_array *bound, cons
     return divides;
 }
 
-/* Adds the hint that says how a field with cells is read. */
-static void hint_reading(const report *r, const program_array *a) {
+/* Adds the hint that says how a field with cells or KV heads is read. */
+static void hint_reading(const report *r, const program_array *a, const char *because) {
     text t = {0};
     sema_put_reading(&a->record, a->record.heads && a->record.heads != r->x->program->heads, a->name, &t);
     text_add(&t, "", 1);
-    if (!t.failed) diag_hint(r->x->d, "it has a value for each cell of tokens: divide, %s", t.at);
+    if (!t.failed) diag_hint(r->x->d, "%s: divide, %s", because, t.at);
     text_free(&t);
 }
 
@@ -155,7 +155,9 @@ static fcp_code report_index(const report *r) {
     if (r->x->problem->sequences != 1 && a->record.kind != FCP_TABLE)
         diag_hint(r->x->d, "sequence %u of the batch", r->sequence);
     const bool by_head = mc_uses(r->code) & MC_USES_H && index[0] == f->h && !f->q && !f->k;
-    if (misses_division(&a->record, bound, index)) hint_reading(r, a);
+    if (misses_division(&a->record, bound, index)) hint_reading(r, a, "it has a value for each cell of tokens");
+    else if (a->record.heads && index[0] == f->h && index[0] >= (int64_t)a->record.heads)
+        hint_reading(r, a, "it has a value for each KV head");
     else if (a->record.kind == FCP_TABLE && x->op != MC_LOAD2 && by_head)
         diag_hint(r->x->d, "a table that is read by head has a value for each of the %u heads", r->x->program->heads);
     else if (r->of_mask)

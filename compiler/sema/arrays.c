@@ -92,6 +92,8 @@ static void refuse_argument(sema *s, array_decl *a, const arg *g, const char *wh
         diag_error(s->d, FCP_E_ARGUMENT, g->value->at,
                    a->given ? "%s takes %s, and range or over with a name" : "%s takes one path%s and named arguments",
                    what, a->given ? words_real : a->table ? "" : ", perhaps real,");
+    if (!g->name && !a->table && g->value->kind == EXPR_NAME)
+        diag_hint(s->d, "field %s = given(real) is of reals; without real it is of whole numbers", a->name);
 }
 
 /* Reads `range = a..b` of a field: values may be from a to b - 1. */
@@ -294,7 +296,7 @@ bool sema_load_array(sema *s, uint32_t array) { return load(s, array, true); }
 
 bool sema_is_bare(const sema *s, uint32_t array) {
     const array_decl *a = s->arrays[array];
-    return a->unread || (!a->table && !fcp_array_dims(&a->array.record));
+    return a->unread || a->wrong || (!a->table && !fcp_array_dims(&a->array.record)); /* wrong: no second error */
 }
 
 bool sema_is_typed(const sema *s, uint32_t array) {
@@ -443,6 +445,25 @@ static uint32_t documents_array(sema *s) {
     return ARRAY_ANY;
 }
 
+/* Adds the hint for a field of windows in which a negative number means that there is no limit. */
+static void hint_negative(sema *s, const program_array *a) {
+    static const struct {
+        const char *of, *before, *limit;
+    } known[] = {{"w of 'window'", "causal and ", "q - k < "},
+                 {"l of 'window_both'", "", "q - k <= "},
+                 {"r of 'window_both'", "", "k - q <= "}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(a->count_of, known[i].of) != 0) continue;
+        text t = {0};
+        sema_put_reading(&a->record, a->record.heads && a->record.heads != s->out->heads, a->name, &t);
+        text_add(&t, "", 1);
+        if (!t.failed)
+            diag_hint(s->d, "where that means no limit, write %s(%s < 0 or %s%s)", known[i].before, t.at,
+                      known[i].limit, t.at);
+        text_free(&t);
+    }
+}
+
 void sema_finish_arrays(sema *s) {
     struct fcpc_program *p = s->out;
     const mc_code codes[] = {p->mask, p->score, p->slope, p->check};
@@ -484,7 +505,7 @@ void sema_finish_arrays(sema *s) {
         if (arrays[i].count_of && arrays[i].data && arrays[i].record.lo < 0) {
             diag_error(s->d, FCP_E_VALUE, arrays[i].at, "%s must be at least 0, and '%s' has %" PRId64,
                        arrays[i].count_of, arrays[i].name, arrays[i].record.lo);
-            diag_hint(s->d, "where a negative number means no limit, say so: if ... < 0 then causal else ...");
+            hint_negative(s, &arrays[i]);
         }
     p->arrays = arrays;
     p->array_count = count;

@@ -22,10 +22,11 @@ enum {
 static const habit table[] = {
     /* --- the mask as a key --- */
     {KEY, "window sliding_window", "transformers", "plan { mask = window(w = $64$) }",
-     "w counts the query's own token"},
+     "w counts the query's own token; without a window, mask = causal"},
     {KEY, "window_size", "FlashAttention, TransformerEngine", "plan { mask = window_both(l = $64$, r = 0) }",
      "its -1, no limit, is a mask of its own: causal, full, or mask back = q - k <= 64"},
-    {KEY, "window_left sliding_window_size", "FlashInfer, SGLang", "plan { mask = window_both(l = $64$, r = 0) }", ""},
+    {KEY, "window_left sliding_window_size", "FlashInfer, SGLang", "plan { mask = window_both(l = $64$, r = 0) }",
+     "its -1, no limit, is mask = causal"},
     {KEY, "causal is_causal attn_mask_type", "FlashAttention, PyTorch, TransformerEngine", "plan { mask = causal }",
      "without it, mask = full; with fewer queries than keys, PyTorch's is batch { align = top_left }"},
     {KEY | NAME, "attn_mask attention_mask", "PyTorch, transformers", "mask m = k <= q",
@@ -48,11 +49,13 @@ static const habit table[] = {
      "mask chunked = causal and q / $64$ == k / $64$", ""},
     {KEY, "sink_size num_sink_tokens attention_sink_size start_size", "StreamingLLM",
      "plan { mask = lambda(sink = $4$, window = 64) }", ""},
+    {KEY, "streaming streaming_llm", "StreamingLLM", "plan { mask = lambda(sink = 4, window = 64) }", ""},
     {KEY, "sinks attention_sinks learnable_sink s_aux", "transformers, FlashAttention", "plan { sink = $0.5$ }",
      "a number for all heads, or a list with one for each"},
     /* --- the score as a key --- */
     {KEY | SCORE, "softcap soft_cap logit_cap logits_soft_cap logit_softcapping attn_logit_softcapping",
-     "FlashAttention, SGLang, FlashInfer, transformers", "plan { score = softcap(c = $30.0$) }", ""},
+     "FlashAttention, SGLang, FlashInfer, transformers", "plan { score = softcap(c = $30.0$) }",
+     "its 0, no cap, is no score at all"},
     {KEY | SCORE, "alibi use_alibi", "transformers", "plan { score = alibi }", "the slopes are those of its paper"},
     {KEY, "alibi_slopes", "FlashAttention", "model { table slopes = $[0.5, 0.25]$ }",
      "a slope for each head, for plan { score = alibi_slopes(slopes = slopes) }"},
@@ -167,9 +170,15 @@ static const habit table[] = {
     {NAME, "logical_not", "PyTorch", "not causal", ""},
     {NAME, "clamp clip", "PyTorch", "min(max(q - k, 0), 63)", ""},
     {NAME, "floor_divide", "PyTorch", "q / 64", "/ rounds down"},
+    {NAME, "int bool round", "Python", "", "whole numbers and conditions are what they are: q / 64 rounds down"},
+    {NAME, "mod remainder fmod", "PyTorch", "q % 64", ""},
+    {NAME, "any all sum", "PyTorch", "", "a mask is asked about one pair of q and k at a time"},
+    {NAME, "layer layer_idx layer_id", "transformers", "plan { layers = [causal, window(w = 64)] }",
+     "a mask for each kind of layer"},
     {SCORE, "score", "FlexAttention", "s", ""},
     {SCORE, "none None identity", "FlexAttention", "", "without a score logits stay as they are: leave the key out"},
     {SCORE, "inf", "PyTorch", "", "pairs that are not to be seen belong to the mask: plan { mask = causal }"},
+    {SCORE, "relu", "PyTorch", "max(s, 0.0)", ""},
     {SCORE, "sigmoid", "PyTorch", "1.0 / (1.0 + exp(-s))", ""},
     /* --- parameters --- */
     {ARGUMENT, "window window_size sliding_window size", "transformers", "w", ""},
@@ -222,7 +231,7 @@ void habits_print(const habit *h, const char *value, text *out) {
         if (!value || !fits_example(value, at)) text_add(out, at, example);
         else {
             text_puts(out, value);
-            if (memchr(at, '.', example) && !strchr(value, '.')) text_puts(out, ".0");
+            if (*value != '[' && memchr(at, '.', example) && !strchr(value, '.')) text_puts(out, ".0");
         }
         at += example + 1;
     }

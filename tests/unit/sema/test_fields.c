@@ -413,6 +413,32 @@ Test(fields, cells_are_divided) {
     }
 }
 
+/* Where a number for each KV head is read by the query head, the hint says to divide, too. */
+Test(fields, kv_heads_are_divided) {
+    static const struct {
+        const char *mask, *hint;
+    } cases[] = {
+        {"w[h] == 1", "divide, w[h / (heads / kv_heads)]"},
+        {"c[h, k / 8] == 1", "divide, c[h / (heads / kv_heads), k / 8]"},
+        {"f[h, q / 8, k / 8] == 1", "divide, f[h / (heads / kv_heads), q / 8, k / 8]"},
+        {"w[h / (heads / kv_heads) + 2] == 1", "a condition before it"},
+        {"w[h / (heads / kv_heads)] == 1", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char source[600];
+        snprintf(source, sizeof source,
+                 "model { heads = 8; kv_heads = 2 }\nbatch { lengths = [10]; field w = [1, 1] over kv_heads\n"
+                 "field c = [1 x 4] over kv_heads, keys / 8; field f = [1 x 8] over kv_heads, queries / 8, keys / 8 }\n"
+                 "mask m = %s\nplan { mask = m }",
+                 cases[i].mask);
+        made m;
+        make_plan(&m, source);
+        cr_expect_eq(m.code, cases[i].hint ? FCP_E_MASK_INDEX : FCP_OK, "%s: %s", cases[i].mask, m.said);
+        if (cases[i].hint) cr_expect(strstr(m.said, cases[i].hint), "%s: %s", cases[i].mask, m.said);
+        free_made(&m);
+    }
+}
+
 /* A score that reads beyond a field is found out, too; the number of a sequence is always there. */
 Test(fields, scores_beyond_the_end) {
     static const struct {

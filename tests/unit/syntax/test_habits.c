@@ -148,6 +148,8 @@ Test(habits, the_users_number_or_list_takes_the_place_of_the_example) {
     expect_hint("num_heads", key, NULL, "write model { heads = 32 }");
     expect_hint("softcap", key, "20", "write plan { score = softcap(c = 20.0) }");
     expect_hint("softcap", key, "20.5", "write plan { score = softcap(c = 20.5) }");
+    expect_hint("alibi_slopes", key, "[0.5, 2]", "write model { table slopes = [0.5, 2] }");
+    expect_hint("alibi_slopes", key, "[1, 2]", "write model { table slopes = [1, 2] }");
     expect_hint("cu_seqlens", key, "[0, 7]", "write batch { lengths = cumulative([0, 7]) }");
     expect_hint("cu_seqlens", key, "7", "write batch { lengths = cumulative([0, 3, 5, 10]) }");
     expect_hint("cu_seqlens", key, "[0, 1, 2, 3, 4, 5, 6, 7, 8]",
