@@ -625,6 +625,13 @@ static bool names_bare(const sema *s, const expr *e) {
     return array != ARRAY_ANY && sema_is_bare(s, array);
 }
 
+/* Does a name mean nothing that the language or the program has? */
+static bool is_free(sema *s, const char *name) {
+    return words_find(words_variables, MASK_VARIABLES, name) < 0 &&
+           words_find(words_figures, MODEL_FIGURES, name) < 0 && sema_find_array(s, name) == ARRAY_ANY &&
+           !sema_visible_mask(s, name, KIND_ANY);
+}
+
 void expr_hint_field(sema *s, const expr *e) {
     if (e->kind != EXPR_NAME && names_bare(s, e)) {
         diag_hint(s->d, "a field over sequences stands alone here; a mask or score of the program computes with it");
@@ -636,6 +643,11 @@ void expr_hint_field(sema *s, const expr *e) {
         if (sema_is_bare(s, i)) names[count++] = s->arrays[i]->name;
     const char *nearest = names && e->kind == EXPR_NAME ? diag_nearest(e->name, strlen(e->name), names, count) : NULL;
     if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+    else if (e->kind == EXPR_INDEX)
+        diag_hint(s->d, "elements are read in a mask or score of the program, which calls this one: "
+                        "mask mine = window(w = near[h])");
+    else if (e->kind == EXPR_NAME && is_free(s, e->name) && !sema_hint_habit(s, e->name, FCPC_HABIT_NAME, e))
+        diag_hint(s->d, "a number for each sequence is a field: batch { field %s = given over sequences }", e->name);
 }
 
 bool expr_field_argument(sema *s, const arg *param, const expr *e, bool score, figure *out) {
