@@ -18,7 +18,8 @@
 enum { MOST = 3, FORMAT_MOST = 12, TRIES = 6 };
 
 #define MODEL "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp16 }\n"
-static const struct { const char *name, *source;
+static const struct {
+    const char *name, *source;
 } sound[] = {
     {"fields", MODEL "batch { lengths = [200, 60]; field doc = [7 x 150, 900 x 110]; field g = [0 x 259, 1] }\n"
                      "cluster { gpus = 2 }\n"

@@ -406,7 +406,8 @@ static void hint_declare(sema *s, const expr *e, const frame *f, bool several) {
         sema_nearest_name(s, e->name, f->m, f->def))
         return;
     diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\")%s }, or model { table %s = %s }", e->name, e->name,
-              several ? " over heads, queries / 128, keys / 128" : "", e->name, several ? "[[1, 2], [3, 4]]" : "[1, 2]");
+              several ? " over heads, queries / 128, keys / 128" : "", e->name,
+              several ? "[[1, 2], [3, 4]]" : "[1, 2]");
 }
 
 /* Lowers the index expressions name[i], name[i, j] and name[i, j, l]. */

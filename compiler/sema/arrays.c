@@ -91,7 +91,10 @@ static void refuse_argument(sema *s, array_decl *a, const arg *g, const char *wh
     } else
         diag_error(s->d, FCP_E_ARGUMENT, g->value->at,
                    a->given ? "%s takes %s, and range or over with a name" : "%s takes one path%s and named arguments",
-                   what, a->given ? words_real : a->table ? "" : ", perhaps real,");
+                   what,
+                   a->given   ? words_real
+                   : a->table ? ""
+                              : ", perhaps real,");
     if (!g->name && !a->table && g->value->kind == EXPR_NAME)
         diag_hint(s->d, "field %s = given(real) is of reals; without real it is of whole numbers", a->name);
 }
