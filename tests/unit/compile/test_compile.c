@@ -211,7 +211,8 @@ Test(compile, price_of_a_layout) {
 
 /* A batch of fewer blocks than ranks is planned: some ranks own nothing, and a warning says how many. */
 Test(compile, ranks_without_tokens) {
-    static const struct { const char *plan, *lengths, *warning, *hint;
+    static const struct {
+        const char *plan, *lengths, *warning, *hint;
     } cases[] = {
         {"block = 512", "512", "7 of 8 ranks get no tokens: the batch has only 1 block", "with plan.block = 64 every"},
         {"block = 128", "80", "7 of 8 ranks get no tokens", "with plan.block = 10 every"},
