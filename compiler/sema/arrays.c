@@ -510,6 +510,14 @@ void sema_finish_arrays(sema *s) {
     p->arrays = arrays;
     p->array_count = count;
     /* The others are checked like those. Otherwise a wrong file would be noticed only when some mask reads it. */
-    for (uint32_t i = 0; i < s->array_count && !s->plan; i++)
-        if (number[i] == ARRAY_ANY && s->arrays[i]->run_of == ARRAY_ANY) load(s, i, false);
+    for (uint32_t i = 0; i < s->array_count && !s->plan; i++) {
+        const array_decl *a = s->arrays[i];
+        if (number[i] != ARRAY_ANY || a->run_of != ARRAY_ANY || !load(s, i, false) || a->table) continue;
+        program_array *to = &arrays[count + p->unread_count++];
+        *to = a->array;
+        to->name = arena_copy(&p->arena, a->name, strlen(a->name));
+        to->data = NULL;
+        to->file = NULL;
+        if (!to->name) sema_no_memory(s);
+    }
 }
