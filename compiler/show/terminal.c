@@ -313,7 +313,12 @@ static void draw_masks(const drawing *d) {
 
 /* --- ranks ------------------------------------------------------------------------------------------------------- */
 
-static uint32_t bar_room(const drawing *d) { return d->width - BESIDE_BAR - (d->m->moves.tiles ? MOVES : 0); }
+/* Are there columns for moved work? Not where the terminal has no room for them. */
+static bool shows_moves(const drawing *d) {
+    return d->m->moves.tiles && d->width >= MIN_WIDTH + MOVES;
+}
+
+static uint32_t bar_room(const drawing *d) { return d->width - BESIDE_BAR - (shows_moves(d) ? MOVES : 0); }
 
 static void draw_rank(const drawing *d, uint32_t rank, uint64_t most, uint64_t total) {
     const show_model *m = d->m;
@@ -328,7 +333,7 @@ static void draw_rank(const drawing *d, uint32_t rank, uint64_t most, uint64_t t
     paint(d, "0");
     text_pad(d->out, ' ', bar - filled);
     text_printf(d->out, " %6.3f", mean);
-    if (m->moves.tiles) {
+    if (shows_moves(d)) {
         const double per_mean = total ? (double)m->plan->problem->ranks / (double)total : 0;
         text_printf(d->out, " %6.3f %6.3f", (double)r->gives * per_mean, (double)r->takes * per_mean);
     }
@@ -366,7 +371,7 @@ static void draw_ranks(const drawing *d) {
     for (uint32_t i = 0; i < ranks; i++) total += m->ranks[i].pairs;
     heading(d, "RANKS", "who owns what, and what it makes them do");
     text_printf(d->out, "  rank node    tokens blocks %-*s  /mean%s      sent  received\n", (int)bar_room(d), "work",
-                m->moves.tiles ? "  gives  takes" : "");
+                shows_moves(d) ? "  gives  takes" : "");
     if (ranks <= MAX_RANKS) {
         for (uint32_t i = 0; i < ranks; i++) draw_rank(d, i, most, total);
     } else {
@@ -380,7 +385,7 @@ static void draw_ranks(const drawing *d) {
         draw_histogram(d, 3, "received", "B");
     }
     note(d, "work: allowed pairs; the bar is relative to the busiest rank, /mean to the mean of all ranks.%s",
-         m->moves.tiles ? " gives: work of its own queries that others do; takes: work that it does for others; "
+         shows_moves(d) ? " gives: work of its own queries that others do; takes: work that it does for others; "
                           "both relative to the mean."
                         : "");
 }

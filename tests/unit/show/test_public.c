@@ -45,6 +45,28 @@ Test(public, summary) {
     fcp_plan_free(plan);
 }
 
+/* Where work moves, every width has a picture; one that has no room for the columns of what moved leaves them out. */
+Test(public, a_picture_of_moved_work_fits_every_width) {
+    static const char moving[] = "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = fp32 }\n"
+                                 "cluster { nodes = 2; gpus = 2 }\nbatch { lengths = [3000, 100] }\n"
+                                 "plan { mask = causal; block = 128; strategy = cad; layout = contiguous }\n";
+    fcpc_program *program = NULL;
+    fcp_plan *plan = NULL;
+    cr_assert_eq(fcpc_parse_text("a.fcp", moving, sizeof moving - 1, NULL, NULL, &program), FCP_OK);
+    cr_assert_eq(fcpc_plan(program, NULL, 0, NULL, NULL, NULL, &plan), FCP_OK);
+    for (uint32_t width = 20; width <= 160; width++) {
+        const fcpc_show_options options = {.size = sizeof options, .width = width};
+        char *text = NULL;
+        cr_assert_eq(fcpc_show_text(plan, &options, &text, NULL), FCP_OK);
+        cr_expect_eq(strstr(text, " gives  takes") != NULL, width >= 78, "width %u", width);
+        for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+            cr_assert_leq(strcspn(line, "\n"), width < 64 ? 64 : width, "width %u: %.60s", width, line);
+        free(text);
+    }
+    fcp_plan_free(plan);
+    fcpc_program_free(program);
+}
+
 /* There is a bound of the bytes if it is asked for and work moves. */
 static void check_bound(const char *strategy) {
     char in_place[300];
