@@ -216,6 +216,13 @@ static void say_count(printer *p, const emit_dim *d, const char *word) {
     else say(p, "(%s)%s%s(e, %u)", word, d->over == EMIT_KEYS ? "fk_key_cells" : "fk_query_cells", word + 4, d->cell);
 }
 
+/* Prints the offset of the last index. */
+static void say_last(printer *p, const emit_dim *d, const char *word) {
+    const emit_dim less = {.over = EMIT_COUNT, .count = d->count - 1};
+    say_count(p, d->over == EMIT_COUNT ? &less : d, word);
+    if (d->over != EMIT_COUNT) say(p, " - 1");
+}
+
 /* Prints an index, less the dimension's first one, as an unsigned number. It is below the count if the index is one of
  * the array's. */
 static void say_offset(printer *p, const emit_dim *d, const char *value, range r, const char *word) {
@@ -260,12 +267,12 @@ static void say_index(printer *p, const emit_dim *d, const char *value, range r,
     say(p, "(%s)(", type);
     say_offset(p, d, value, r, word);
     say(p, " < ");
-    say_count(p, d, word);
+    say_last(p, d, word);
     say(p, " ? ");
     say_offset(p, d, value, r, word);
     say(p, " : ");
-    say_count(p, d, word);
-    say(p, " - 1)");
+    say_last(p, d, word);
+    say(p, ")");
 }
 
 /* Prints the element's place in the array: rows of the last dimension lie one behind the other. */

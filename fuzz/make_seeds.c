@@ -18,17 +18,13 @@
 enum { MOST = 3, FORMAT_MOST = 12, TRIES = 6 };
 
 #define MODEL "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp16 }\n"
-static const struct { const char *name, *source;
+static const struct {
+    const char *name, *source;
 } sound[] = {
     {"fields", MODEL "batch { lengths = [200, 60]; field doc = [7 x 150, 900 x 110]; field g = [0 x 259, 1] }\n"
                      "cluster { gpus = 2 }\n"
                      "mask m(field d) = d[q] == d[k] and (k <= q or k - run(d, k) < 8) or g[k] == 1\n"
                      "plan { mask = m(d = doc); block = 128; passes = forward }"},
-    {"shaped-fields", MODEL "batch { lengths = [200, 60:100]; field p = [20, 70] over sequences\n"
-                            "field keep = [1 x 28, 0 x 8, 1 x 4] over heads, queries / 64, keys / 64\n"
-                            "field slope = [0.5, 0.25] over kv_heads; field b = [0.5 x 200, -1.0 x 100] }\n"
-                            "cluster { gpus = 2 }\nmask m = k < p or k <= q and keep[h, q / 64, k / 64] == 1\n"
-                            "score x = s + slope[0] * b[k]\nplan { mask = m; score = x; block = 128 }"},
     {"one-rank", MODEL "batch { lengths = [200, 90] }\nplan { mask = causal; block = 128 }"},
     {"two-ranks", MODEL "batch { lengths = [300] }\ncluster { gpus = 2 }\n"
                         "plan { mask = causal; block = 128; layout = contiguous; strategy = fcp(coalesce = 1) }"},

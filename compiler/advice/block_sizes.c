@@ -131,7 +131,8 @@ fcp_code advise_idle_ranks(planning *x) {
     else if (p->block_count < p->ranks) /* else the strategy has no use for more ranks */
         text_printf(&said, ": the batch has only %u block%s", p->block_count, text_plural(p->block_count));
     else text_printf(&said, ": %s has no use for more", strategy_names[x->program->strategy]);
-    if (bare.idle && bare.helping) text_printf(&said, "; %u of them compute for others", bare.helping);
+    if (bare.idle && bare.helping)
+        text_printf(&said, "; %u of them compute%s for others", bare.helping, bare.helping == 1 ? "s" : "");
     code = said.failed ? FCP_E_NO_MEMORY : FCP_OK;
     if (!code) diag_warning(x->d, planning_span(x, x->program->at[AT_RANKS]), "%.*s", (int)said.size, said.at);
     text_free(&said);
@@ -139,6 +140,6 @@ fcp_code advise_idle_ranks(planning *x) {
     if (code || hinted) return code;
     if (x->program->strategy_found)
         diag_hint(x->d, "strategy = auto has found it: of the plans that were tried it is predicted to be fastest");
-    else diag_hint(x->d, "they take part in the plan%s", bare.idle ? " and compute nothing" : "");
+    else diag_hint(x->d, "they take part in the plan%s", bare.helping ? "" : " and compute nothing");
     return FCP_OK;
 }

@@ -25,7 +25,8 @@ static void hint_define(sema *s, const char *kind, const expr *v) {
     if (could) ast_print_expr(v, &t);
     char *written = text_take(&t);
     if (v->kind == EXPR_STRING) diag_hint(s->d, "write %s = %s, without quotes", kind, v->name);
-    else if (v->kind == EXPR_LIST) diag_hint(s->d, "masks that differ between layers are plan { layers = [...] }");
+    else if (v->kind == EXPR_LIST && words_same(kind, words_keys[KEY_MASK].name))
+        diag_hint(s->d, "masks that differ between layers are plan { layers = [...] }");
     else
         diag_hint(s->d, "define it first: %s mine = %s; then plan { %s = mine }", kind,
                   written && *written && strlen(written) <= LONGEST ? written : "...", kind);

@@ -304,7 +304,9 @@ static int resolve(sema *s, expr *e, const frame *f) {
         diag_error(s->d, FCP_E_TYPE, at, "a file stands in slices(...): slices(file(\"a.slices\"))");
     } else if (e->kind == EXPR_CALL && words_find(words_functions, SCORE_BUILTINS, name) >= 0) {
         diag_error(s->d, FCP_E_TYPE, at, "'%s' is a function of real numbers: of scores, not of masks", name);
-        diag_hint(s->d, "masks are in whole numbers");
+        diag_hint(s->d, words_same(name, words_functions[BUILTIN_FLOOR])
+                            ? "masks are in whole numbers: q / 64 rounds down"
+                            : "masks are in whole numbers");
     } else {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown name '%s'", name);
         const bool usual = sema_hint_habit(s, name, FCPC_HABIT_NAME | (score ? FCPC_HABIT_SCORE : 0), e);
@@ -404,7 +406,8 @@ static void hint_declare(sema *s, const expr *e, const frame *f, bool several) {
         sema_nearest_name(s, e->name, f->m, f->def))
         return;
     diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\")%s }, or model { table %s = %s }", e->name, e->name,
-              several ? " over heads, queries / 128, keys / 128" : "", e->name, several ? "[[1, 2], [3, 4]]" : "[1, 2]");
+              several ? " over heads, queries / 128, keys / 128" : "", e->name,
+              several ? "[[1, 2], [3, 4]]" : "[1, 2]");
 }
 
 /* Lowers the index expressions name[i], name[i, j] and name[i, j, l]. */
@@ -412,7 +415,9 @@ static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     if (is_batch_index(s, e->b, f)) return no_batch_index(s, e);
     s->in_index++;
     const bool first = e->a->kind == EXPR_NAME && e->a->ref == REF_NONE;
+    const size_t errors = diag_errors(s->d);
     value a = lower_array(s, e->a, f, guard);
+    if (diag_errors(s->d) > errors && e->a->kind == EXPR_INDEX) a.type = TYPE_POISON; /* keep[h][q]: said once */
     if (first) hint_declare(s, e->a, f, e->integer > 1);
     expr *const indices[] = {e->b, e->c, e->d};
     value at[3] = {{TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}};
@@ -621,6 +626,13 @@ static bool names_bare(const sema *s, const expr *e) {
     return array != ARRAY_ANY && sema_is_bare(s, array);
 }
 
+/* Does a name mean nothing that the language or the program has? */
+static bool is_free(sema *s, const char *name) {
+    return words_find(words_variables, MASK_VARIABLES, name) < 0 &&
+           words_find(words_figures, MODEL_FIGURES, name) < 0 && sema_find_array(s, name) == ARRAY_ANY &&
+           !sema_visible_mask(s, name, KIND_ANY);
+}
+
 void expr_hint_field(sema *s, const expr *e) {
     if (e->kind != EXPR_NAME && names_bare(s, e)) {
         diag_hint(s->d, "a field over sequences stands alone here; a mask or score of the program computes with it");
@@ -632,6 +644,11 @@ void expr_hint_field(sema *s, const expr *e) {
         if (sema_is_bare(s, i)) names[count++] = s->arrays[i]->name;
     const char *nearest = names && e->kind == EXPR_NAME ? diag_nearest(e->name, strlen(e->name), names, count) : NULL;
     if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+    else if (e->kind == EXPR_INDEX)
+        diag_hint(s->d, "elements are read in a mask or score of the program, which calls this one: "
+                        "mask mine = window(w = near[h])");
+    else if (e->kind == EXPR_NAME && is_free(s, e->name) && !sema_hint_habit(s, e->name, FCPC_HABIT_NAME, e))
+        diag_hint(s->d, "a number for each sequence is a field: batch { field %s = given over sequences }", e->name);
 }
 
 bool expr_field_argument(sema *s, const arg *param, const expr *e, bool score, figure *out) {
@@ -725,7 +742,10 @@ static value lower_name(sema *s, expr *e, const frame *f, uint32_t guard) {
     }
     if (call && ref == REF_ARRAY) {
         diag_error(s->d, FCP_E_TYPE, e->name_at, "'%s' is a %s, not a function", e->name, sema_array_word(s, e->index));
-        diag_hint(s->d, "its elements are read with brackets: %s[k]", e->name);
+        const array_decl *a = s->arrays[e->index];
+        if (a->table || fcp_array_is_over(&a->array.record, FCP_KEYS))
+            diag_hint(s->d, "its elements are read with brackets: %s[k]", e->name);
+        else diag_hint(s->d, "it is read %s", sema_reading_text(s, e->index));
         return poison;
     }
     switch (ref) {

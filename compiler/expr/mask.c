@@ -198,8 +198,7 @@ bool expr_lower_mask(sema *s, mask *m, const arg *args, span call) {
     frame f = {.m = m, .args = values};
     s->names_h = false;
     value root = expr_lower(s, m->body, &f, MC_NONE);
-    if (!s->failed && root.type != TYPE_BOOL) {
-        /* a field that it reads may be wrong, and that has been said */
+    if (!s->failed && root.type != TYPE_BOOL) { /* as when it reads a field that is wrong, which was reported */
         if (!diag_errors(s->d)) diag_error(s->d, FCP_E_INTERNAL, call, "a checked mask did not lower");
         s->failed = true;
     }

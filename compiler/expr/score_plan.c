@@ -310,8 +310,10 @@ bool expr_lower_score(sema *s, mask *m, const arg *args, span call) {
         value root = expr_lower(s, m->body, &f, guard);
         if (root.type == TYPE_INT)
             root = (value){TYPE_REAL, expr_emit(s, m->body, MC_TO_F, root.node, MC_NONE, MC_NONE, 0, MC_NONE)};
-        if (!s->failed && root.type != TYPE_REAL && !diag_errors(s->d)) /* else a field may be wrong */
-            diag_error(s->d, FCP_E_INTERNAL, call, "a checked score did not lower");
+        if (!s->failed && root.type != TYPE_REAL) { /* as when it reads a field that is wrong, which was reported */
+            if (!diag_errors(s->d)) diag_error(s->d, FCP_E_INTERNAL, call, "a checked score did not lower");
+            s->failed = true;
+        }
         if (!s->failed && diag_errors(s->d) == errors) keep_score(s, plain, mask_root, root.node, call);
     }
     mc_builder_free(plain);

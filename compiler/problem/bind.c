@@ -215,6 +215,23 @@ static bool find_starts(const job *j, const fcp_array *record, uint64_t **out) {
     return *out != NULL;
 }
 
+/* Checks what the batch brings for fields that nothing reads, as if something did. */
+static fcp_code check_unread(const job *j) {
+    const struct fcpc_program *g = j->program;
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; !code && i < g->unread_count; i++) {
+        const program_array *a = &g->arrays[g->array_count + i];
+        const fcpc_field *f = given_values(j, a->name);
+        fcp_array record = a->record;
+        uint64_t *starts;
+        mc_array values;
+        if (!f) continue;
+        code = find_starts(j, &record, &starts) ? check_given(j, a, a->name, f, starts, &values, &record)
+                                                : FCP_E_NO_MEMORY;
+    }
+    return code;
+}
+
 /* Decides the type, size and place in DATA of every array. values[i]: the values that come with the batch for array i;
  * its data is NULL if none come. */
 static fcp_code bind_records(job *j, fcp_array *records, uint64_t **starts, mc_array *values, size_t *out_size) {
@@ -308,6 +325,7 @@ fcp_code bind_batch(planning *x) {
     x->binding = out;
     fcp_code code = check_names(&j);
     if (!code) code = check_documents(&j);
+    if (!code) code = check_unread(&j);
     if (code || !program->array_count) return code;
     uint64_t tokens[FCP_SIDES] = {0};
     for (int side = 0; side < FCP_SIDES; side++)

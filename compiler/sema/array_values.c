@@ -189,7 +189,12 @@ static bool read_row(const reading *r, numbers *n, const expr *list) {
 
 static bool read_list(const reading *r, numbers *n) {
     const arg *first = r->value->args;
-    if (!r->table || !first || first->value->kind != EXPR_LIST) return read_row(r, n, r->value);
+    if (!first || first->value->kind != EXPR_LIST) return read_row(r, n, r->value);
+    if (!r->table) {
+        diag_error(r->s->d, FCP_E_TYPE, first->value->at, "the values of a field stand in one list");
+        diag_hint(r->s->d, "sequences end to end, and in each of them the last dimension fastest");
+        return false;
+    }
     for (const arg *a = first; a; a = a->next) {
         uint64_t before = n->count;
         if (a->value->kind != EXPR_LIST) {

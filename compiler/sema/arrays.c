@@ -91,7 +91,12 @@ static void refuse_argument(sema *s, array_decl *a, const arg *g, const char *wh
     } else
         diag_error(s->d, FCP_E_ARGUMENT, g->value->at,
                    a->given ? "%s takes %s, and range or over with a name" : "%s takes one path%s and named arguments",
-                   what, a->given ? words_real : a->table ? "" : ", perhaps real,");
+                   what,
+                   a->given   ? words_real
+                   : a->table ? ""
+                              : ", perhaps real,");
+    if (!g->name && !a->table && g->value->kind == EXPR_NAME)
+        diag_hint(s->d, "field %s = given(real) is of reals; without real it is of whole numbers", a->name);
 }
 
 /* Reads `range = a..b` of a field: values may be from a to b - 1. */
@@ -294,7 +299,7 @@ bool sema_load_array(sema *s, uint32_t array) { return load(s, array, true); }
 
 bool sema_is_bare(const sema *s, uint32_t array) {
     const array_decl *a = s->arrays[array];
-    return a->unread || (!a->table && !fcp_array_dims(&a->array.record));
+    return a->unread || a->wrong || (!a->table && !fcp_array_dims(&a->array.record)); /* wrong: no second error */
 }
 
 bool sema_is_typed(const sema *s, uint32_t array) {
@@ -508,6 +513,14 @@ void sema_finish_arrays(sema *s) {
     p->arrays = arrays;
     p->array_count = count;
     /* The others are checked like those. Otherwise a wrong file would be noticed only when some mask reads it. */
-    for (uint32_t i = 0; i < s->array_count && !s->plan; i++)
-        if (number[i] == ARRAY_ANY && s->arrays[i]->run_of == ARRAY_ANY) load(s, i, false);
+    for (uint32_t i = 0; i < s->array_count && !s->plan; i++) {
+        const array_decl *a = s->arrays[i];
+        if (number[i] != ARRAY_ANY || a->run_of != ARRAY_ANY || !load(s, i, false) || a->table) continue;
+        program_array *to = &arrays[count + p->unread_count++];
+        *to = a->array;
+        to->name = arena_copy(&p->arena, a->name, strlen(a->name));
+        to->data = NULL;
+        to->file = NULL;
+        if (!to->name) sema_no_memory(s);
+    }
 }

@@ -7,6 +7,7 @@
 #include "compiler/sema/field_shape.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "compiler/sema/names.h"
 #include "runtime/base/saturate.h"
@@ -35,7 +36,10 @@ bool sema_read_over(sema *s, const arg *first, fcp_array *out, bool *out_kv) {
         if (over < 0) {
             diag_error(s->d, FCP_E_VALUE, name->at,
                        "a field is over sequences, heads, kv_heads, queries or keys, and over nothing else");
-            diag_hint(s->d, "over = heads, queries / 128, keys / 128; without `over` it has a value for each key");
+            const char *word = name->kind == EXPR_NAME ? name->name : "";
+            const char *nearest = diag_nearest(word, strlen(word), words_over, OVER_COUNT);
+            if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+            else diag_hint(s->d, "over = heads, queries / 128, keys / 128; without `over` it has a value for each key");
             return false;
         }
         if (places[over] <= last) return refuse_order(s, e, name->name, before, places[over] == last);

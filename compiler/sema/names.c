@@ -313,6 +313,7 @@ bool sema_eval_constant(sema *s, const expr *e, const char *what, int64_t *out) 
             diag_hint(s->d, "'%s' is known only inside a mask", leaf->name);
         if (leaf->kind == EXPR_LIST && leaf->up && leaf->up->op == OP_MUL)
             diag_hint(s->d, "numbers of a list repeat within it: [1000 x 4]");
+        if (leaf->kind == EXPR_STRING) diag_hint(s->d, "words and numbers stand without quotes");
         return false;
     }
     while (leaf != e) {
@@ -360,6 +361,17 @@ static void hint_named(sema *s, const mask *m, const arg *param, const expr *val
     text_free(&t);
 }
 
+/* Does a mask or score have this parameter, whose name is that of m and the parameter's, as alibi_slopes(slopes) has?
+ * Then adds a hint. */
+static bool hint_taker(sema *s, const mask *m, const char *param) {
+    text name = {0};
+    text_printf(&name, "%s_%s", m->name, param);
+    const mask *other = name.failed ? NULL : sema_visible_mask(s, name.at, m->score ? KIND_SCORE : KIND_MASK);
+    if (other && other->params) diag_hint(s->d, "'%s' has it", other->name);
+    text_free(&name);
+    return other && other->params;
+}
+
 /* Has the mask parameters for what every mask knows, as FlexAttention's functions have: m(b, h, q_idx, kv_idx)? */
 static bool has_variables(const mask *m) {
     for (const arg *p = m->params; p; p = p->next) {
@@ -377,7 +389,14 @@ bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **ou
         if (!a->name) {
             diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "%s are called with named arguments",
                        m->score ? "scores" : "masks");
-            if (place) hint_named(s, m, place, a->value);
+            const int known =
+                a->value->kind == EXPR_NAME
+                    ? words_find(words_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, a->value->name)
+                    : -1;
+            if (known >= 0 && m->params)
+                diag_hint(s->d, "every %s knows %s; '%s' takes %s", m->score ? "score" : "mask", a->value->name,
+                          m->name, m->params->name);
+            else if (place) hint_named(s, m, place, a->value);
             else if (m->params) hint_params(s, m);
             else diag_hint(s->d, "'%s' has no parameters: write %s, without parentheses", m->name, m->name);
             good = false;
@@ -394,8 +413,8 @@ bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **ou
             const char *nearest = usual_param(m, a->name);
             if (!nearest) nearest = diag_nearest(a->name, strlen(a->name), n.at, n.count);
             if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-            else if (!m->params) diag_hint(s->d, "'%s' has no parameters at all", m->name);
-            else hint_params(s, m);
+            else if (m->params) hint_params(s, m);
+            else if (!hint_taker(s, m, a->name)) diag_hint(s->d, "'%s' has no parameters at all", m->name);
             good = false;
         } else if (out[i]) {
             diag_error(s->d, FCP_E_DUPLICATE, a->name_at, "'%s' is given twice", a->name);

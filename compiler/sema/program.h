@@ -119,6 +119,7 @@ struct fcpc_program {
     /* what mask, score and documents read, by number */
     const program_array *arrays;
     uint32_t array_count;
+    uint32_t unread_count; /* fields behind these that nothing reads, without values: a batch may bring some for them */
     const mc_bands *slices;
     const program_slices *slices_about;
     uint32_t slices_count;

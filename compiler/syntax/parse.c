@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/fcpc.h"
 #include "compiler/syntax/parse.h"
 #include "compiler/syntax/tree.h"
 #include "fcp.tab.h"
@@ -384,6 +385,24 @@ static bool comes_after(const parse *p, const char *word) {
            !memcmp(p->scan.text + (at.begin - p->scan.shift), word, size);
 }
 
+/* The word before the `=` that stands before a bracket, as `window_size` in `window_size = (64, 0)`; "": there is
+ * none. */
+static void word_before(const parse *p, span open, char word[40]) {
+    const char *from = p->scan.text;
+    size_t end = open.begin - p->scan.shift, begin;
+    *word = 0;
+    if (open.source != p->scan.source || open.begin < p->scan.shift) return;
+    while (end && from[end - 1] == ' ') end--;
+    if (!end || from[--end] != '=') return;
+    while (end && from[end - 1] == ' ') end--;
+    for (begin = end; begin && (from[begin - 1] == '_' || (from[begin - 1] >= 'a' && from[begin - 1] <= 'z') ||
+                                (from[begin - 1] >= '0' && from[begin - 1] <= '9'));)
+        begin--;
+    if (end - begin >= 40) return;
+    memcpy(word, from + begin, end - begin);
+    word[end - begin] = 0;
+}
+
 /* What begins a statement outside of sections in other languages, and what to write here. */
 static const struct {
     const char *words; /* separated by blanks */
@@ -433,7 +452,9 @@ static void hint_at_syntax_error(parse *p, const char *here, uint32_t length, ui
     const char *say = NULL;
     switch (p->last) {
     case ':':
-        if (key) say = open ? "a key is set with '='" : "a mask is written: mask name = condition";
+        if (key && open == '(')
+            say = "a parameter has no type: mask near(w) = q - k < w, or with a default near(w = 64)";
+        else if (key) say = open ? "a key is set with '='" : "a mask is written: mask name = condition";
         else if (is_among(expected, '{')) say = "a section is written: model { key = value }";
         else if (is_among(expected, T_THEN) || is_among(expected, T_ELSE)) say = "write: if c then a else b";
         else if (open == '[' || open == '{')
@@ -454,7 +475,14 @@ static void hint_at_syntax_error(parse *p, const char *here, uint32_t length, ui
         break;
     case ',':
         if (operators && statements) say = "definitions are separated by ';' or a new line";
-        else if (open == '(' && is_among(expected, ')')) say = "a list stands in [ ]";
+        else if (open == '(' && is_among(expected, ')')) {
+            char word[40];
+            word_before(p, p->brackets[p->inner - 1].at, word);
+            char *usual = fcpc_habit(word, FCPC_HABIT_KEY, NULL);
+            if (usual) diag_hint(p->tree.d, "%s", usual);
+            else say = "a list stands in [ ]";
+            free(usual);
+        }
         break;
     case ')': case ']': case '}':
         if (is_among(expected, T_INT) && comes_after(p, ",")) say = "there is no comma after the last";
@@ -480,10 +508,14 @@ static void hint_at_syntax_error(parse *p, const char *here, uint32_t length, ui
     case T_REPEAT: say = "'x' repeats between two values of a list: [8192 x 32]"; break;
     default: break;
     }
+    if (!say && comes_after(p, "over"))
+        say = "what a field is over: given(over = heads, keys), or given over heads, keys";
     if (!say && is_percent(p->scan.text, here)) say = "'%' is the remainder of a division: 5 percent is 0.05";
     if (!say && is_comparison(p->last) && !operators) say = "a comparison stands between two expressions";
     if (!say && name && operators && length == 2 && !memcmp(here, "in", 2))
         say = "there is no 'in': write k == 0 or k == 5, or 0 <= k and k < 5";
+    if (!say && name && operators && length == 3 && !memcmp(here, "xor", 3))
+        say = "there is no 'xor': write a and not b or b and not a";
     if (!say && name && is_among(expected, '{') && hint_outside(p, false)) return;
     if (!say && name && is_among(expected, '{'))
         say = comes_after(p, "where") ? "definitions stand in braces: where { name = expression }"

@@ -9,8 +9,8 @@ Three documents of 100, 60 and 96 tokens are packed; each token sees itself and 
     cu_seqlens   0          100           160            256
 
 Whoever comes from another project holds this as `cu_seqlens`, as ranges of queries and keys, as the row at which each
-key stops to be seen, or as a function. `WAYS` has one function for each, which gives a program and its plan. Printed are
-the pairs of each, which are the same, and how far its attention is from that of the first.
+key stops to be seen, or as a function. `WAYS` has one function for each, which gives a program and its plan. Printed
+are the pairs of each, which are the same, and how far its attention is from that of the first.
 """
 import torch
 from torch.nn.attention.flex_attention import create_block_mask

@@ -6,7 +6,8 @@
  *           - The shape has as many pairs as the mask allows.
  *           A PARTIAL cell may have any pairs, because kernels evaluate the mask there.
  * Method:   the part is halved until a box of cells is decided, or is a single cell. The pairs of a single cell are
- *           counted by codegen/mask, unless an equal one has been counted before (box_memo.c). If the mask reads an
+ *           counted by codegen/mask, unless an equal one has been counted before (box_memo.c) or its positions have few
+ *           values (classes.c). If the mask reads an
  *           array there, by blocks of queries or keys, the cell is cut between these blocks first. A part is not looked at
  *           if another of the same shape, in which the mask is equal, has been proven before.
  * Cost:     boxes on the boundary of the mask, times the nodes of its code; and where those are not alike, the pairs of
@@ -20,7 +21,13 @@
 
 typedef unsigned long long ull;
 
-enum { BETWEEN_STOPS = 256, CELL_BOXES = 16, ONE_CELL = -1, NO_PART = -2 /* labels of keys; others are shapes */ };
+enum {
+    BETWEEN_STOPS = 256,
+    CELL_BOXES = 16,
+    CLASSES_WORK = 512,
+    ONE_CELL = -1,
+    NO_PART = -2 /* labels of keys; others are shapes */
+};
 
 /* Rows [r0, r1) and columns [c0, c1) of cells. */
 typedef struct cell_rect {
@@ -222,6 +229,12 @@ static fcp_code count_cell(pairs_prover *p, const pairs_box *b, uint64_t *out_pa
             *out_pairs += pairs;
         }
         return code;
+    }
+    if (fcp_pairs_classes_count(p->classes, &p->mask, b, p->head, out_pairs)) {
+        p->work += CLASSES_WORK;
+        p->asked++;
+        if (key) fcp_pairs_keep(&p->memo, *out_pairs);
+        return FCP_OK;
     }
     const mc_tile tile = {b->q0, b->k0, p->head, (uint32_t)(b->q1 - b->q0), (uint32_t)(b->k1 - b->k0)};
     pairs = mc_count_tile(p->mask.code, &p->mask.env, &tile, p->mask.scratch);

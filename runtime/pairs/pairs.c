@@ -308,6 +308,7 @@ static fcp_code prove_group(pairs_prover *p, lists *l, uint32_t range, uint32_t 
             p->head = head;
             p->cls = cls;
             p->mask.code = (mc_code){l->codes[which].nodes, (uint32_t)plan->mask_count};
+            fcp_pairs_classes_begin(p->classes, &p->mask);
             code = prove(&g, all, l->parts + part_first[0], part_first[1] - part_first[0]);
         }
     }
@@ -337,6 +338,8 @@ fcp_code fcp_plan_verify_pairs(const fcp_plan *given, double max_seconds, const 
     const fcp_code listed = lists_open(&l, plan, err);
     if (!code) code = listed;
     if (!code && (!room || !fcp_pairs_memo_open(&p.memo, mask.count))) code = no_memory(err);
+    p.classes = fcp_pairs_classes_open(mask.count);
+    if (!code && !p.classes) code = no_memory(err);
     if (!code) code = list_codes(&l, stop, err);
     size_t scratch = 0;
     for (uint32_t i = 0; i < l.code_count; i++) {
@@ -356,6 +359,7 @@ fcp_code fcp_plan_verify_pairs(const fcp_plan *given, double max_seconds, const 
     p.proof.pairs = plan->summary->pairs;
     if (!code && out_proof) *out_proof = p.proof;
     fcp_pairs_memo_close(&p.memo);
+    fcp_pairs_classes_close(p.classes);
     lists_close(&l);
     fcp_pairs_facts_close(&facts);
     free(p.mask.scratch);

@@ -102,6 +102,18 @@ bool fcp_pairs_find(const pairs_memo *m, uint64_t *out);
 /* Keeps a number under that key. If there is no memory it is not kept, which costs time and nothing else. */
 void fcp_pairs_keep(pairs_memo *m, uint64_t number);
 
+/* --- classes.c: cells of few values ------------------------------------------------------------------------------ */
+
+typedef struct pairs_classes pairs_classes;
+pairs_classes *fcp_pairs_classes_open(uint32_t nodes); /* NULL: out of memory */
+void fcp_pairs_classes_close(pairs_classes *c);
+/* Call it when the mask has become another one: of another sequence, or of another head. */
+void fcp_pairs_classes_begin(pairs_classes *c, const pairs_mask *m);
+/* *out_pairs: how many pairs the mask allows in a box of at most a cell, the last that it was asked about. False: they
+ * are to be counted in another way. */
+bool fcp_pairs_classes_count(pairs_classes *c, const pairs_mask *m, const pairs_box *b, int64_t head,
+                             uint64_t *out_pairs);
+
 /* --- check_cells.c ------------------------------------------------------------------------------------------------ */
 
 typedef struct pairs_prover {
@@ -110,6 +122,7 @@ typedef struct pairs_prover {
     fcp_error *err;
     pairs_mask mask;
     pairs_memo memo;
+    pairs_classes *classes;
     uint32_t sequence;
     uint32_t head, cls; /* of the model, whose code is in `mask`; which shape of a part is for it */
     uint32_t asked;     /* boxes since `stop` was looked at */

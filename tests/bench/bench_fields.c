@@ -1,6 +1,8 @@
 /* bench_fields.c: measures what it costs to classify and count masks of per-token data over one long sequence. Brute
  * force runs beside it, and both must count the same.
  *
+ * Times are of a processor. All of it has one thread, so on a machine that does nothing else they are what a clock says.
+ *
  * Each mask is built twice by hand: as mask code, and as a C function that brute force calls for each pair. Data is
  * drawn from a fixed seed. Documents are those of the workload "wikipedia", or are drawn if that file is missing. */
 #include "compiler/cells/cells.h"
@@ -353,10 +355,10 @@ static double plain_rate(mc_code mask, const int32_t *f, const int32_t *g, int64
     const mc_env env = {.n = n, .queries = n, .arrays = arrays};
     int64_t *scratch = malloc(mask.count * sizeof *scratch);
     uint64_t pairs = 0;
-    const double start = bench_now();
+    const double start = bench_processor();
     for (int64_t q = 0; q < PLAIN && scratch; q++)
         for (int64_t k = 0; k < PLAIN; k++) pairs += mc_eval(mask, &env, q, k, 0, scratch);
-    const double seconds = bench_now() - start;
+    const double seconds = bench_processor() - start;
     free(scratch);
     return pairs || seconds > 0 ? (double)PLAIN * PLAIN / seconds / 1e6 : 0;
 }
@@ -378,15 +380,15 @@ static void bench_mask(const field_mask *m, flex *py) {
     cells_counts counts = {0}, few = {0};
     cells_stats stats = {0}, ignored;
     for (int i = 0; i < RUNS && ok; i++) {
-        double start = bench_now();
+        double start = bench_processor();
         ok = count((mc_code){nodes, size}, m->heads, f, g, m->n, &counts, &stats);
-        times[i] = bench_now() - start;
+        times[i] = bench_processor() - start;
     }
     uint64_t pairs = 0;
-    double start = bench_now(), ms = bench_median(times, RUNS) * 1e3;
+    double start = bench_processor(), ms = bench_median(times, RUNS) * 1e3;
     for (int64_t q = 0; q < BRUTE && ok; q++)
         for (int64_t k = 0; k < BRUTE; k++) pairs += m->allow(f, g, q, k);
-    double seconds = bench_now() - start;
+    double seconds = bench_processor() - start;
     bool agrees = ok && count((mc_code){nodes, size}, 1, f, g, BRUTE, &few, &ignored) && few.pairs == pairs;
     snprintf(name, sizeof name, "count %.3gM, %s", (double)m->n / (m->n % 1000000 ? MIB : 1000000), m->name);
     snprintf(goal, sizeof goal, "<= %.0f ms", m->goal_ms);

@@ -347,6 +347,7 @@ for example in "$top"/examples/*.fcp "$top"/examples/masks/*.fcp "$top"/examples
     ok "the example $example" "$fcpc" -q "$example"; done
 for mask in $(sed -n 's/^mask \([a-z0-9_]*\).*/\1/p' "$top/grammar/prelude.fcp"); do
     holds "a row of the reference for $mask" grep -q "^| .$mask[(\`]" "$top/grammar/LANGUAGE.md"
+    [ "$mask" = neighbourhood ] && continue # of one side of an image: natten1d to natten3d have the pictures
     holds "a picture of $mask" grep -q "pictures/$mask.svg" "$top/grammar/LANGUAGE.md"
     holds "that picture" [ -s "$top/grammar/pictures/$mask.svg" ]
 done

@@ -500,7 +500,7 @@ static all_pairs all_allowed(random_program *p) {
     size_t size = 0;
     for (uint32_t s = 0; s < p->sequences; s++) size += pairs_of(p, s);
     uint8_t *at = zeros(size, 1);
-    for (uint64_t s = 0, base = 0; s < p->sequences; base += p->lengths[s++]) {
+    for (uint64_t s = 0; s < p->sequences; s++) {
         view_fields(p, (uint32_t)s);
         a.of[s] = at;
         at += pairs_of(p, (uint32_t)s);

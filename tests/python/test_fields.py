@@ -161,7 +161,11 @@ class Captured(Expecting):
         self.assertEqual(len(words), 1)
         self.assertIn('plan(lengths, {"prefix": values})', words[0])
         self.assertIn(words[0], plan.warnings)
-        self.expect("E320", lambda: prog.plan([50, 60]), "prefix")
+        for lengths, words in ([50, 60], "the batch needs 2 values of it. There are 3"), ([9] * 4, "needs 4 values"):
+            self.expect("E320", lambda: prog.plan(lengths), "field 'prefix' is over sequences", words,
+                        'plan(lengths, {"prefix": values})')
+        self.expect("E320", lambda: a_program(FUNCTIONS[7]).plan([LENGTH, 64, LENGTH]), "sequence 1 has 64 tokens",
+                    'plan(lengths, {"keep": values})')
         with heard() as said:
             list(prog.ahead([{"lengths": [n, 60, 70]} for n in (1, 2, 3)]))
         self.assertEqual(sum("captured" in str(w.message) for w in said), 1)
@@ -175,7 +179,7 @@ class Captured(Expecting):
         self.assertNotEqual(prog.plan([64, 64], {"mine": mine}).digest, before)
 
     def test_names(self):
-        """A tensor has the name of the variable, list or attribute that holds it; a field that nothing reads is told."""
+        """A tensor has the name of the variable, list or attribute that holds it. What nothing reads is a warning."""
         both = [torch.tensor([3, 4]), torch.tensor([5, 6])]
 
         class Object:
@@ -268,6 +272,8 @@ class Values(Expecting):
         for reals in [1.0, 0.0], numpy.zeros(2), torch.zeros(2):
             self.expect("E202", lambda: prog.plan([9, 9], {"x": reals}), "field 'x'", "whole number")
         self.expect("E202", lambda: prog.plan([9, 9], {"x": torch.zeros(2)}), 'fields={name: "given(real)"}')
+        self.expect("E202", lambda: a_program("k < x", fields={"x": torch.tensor([1, 2])}), '{"x": "given(over = seq',
+                    'plan(lengths, {"x": values})')
         self.expect("E320", lambda: prog.plan([9, 9]), "'x' has no values", 'plan(lengths, {"x": values})')
         real = a_program("causal", score="s + x", fields={"x": "given(real, over = sequences)"})
         same = {real.plan([9, 9], {"x": x}).digest for x in (

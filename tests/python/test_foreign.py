@@ -3,13 +3,14 @@
 The definitions are written here from the documents of FlashAttention, MagiAttention, FlashMask and FlexAttention. The
 BlockMasks are those of the PyTorch that is here.
 """
+import itertools
 import random
 import unittest
 from types import SimpleNamespace
 
 import numpy
 import torch
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask, create_mask
+from torch.nn.attention.flex_attention import BlockMask, and_masks, create_block_mask, create_mask, or_masks
 
 import fcpc
 from expecting import Expecting
@@ -166,7 +167,8 @@ class FlashMask(Expecting):
                 prog = None
                 for sequences, keys in (1, 70), (2, 100):
                     indices = torch.randint(0, keys + 1, (sequences, heads, keys, columns), dtype=torch.int32)
-                    given = indices if columns == 1 else indices.numpy()
+                    given = {1: indices, 2: indices.numpy(),  # and as a library has it that only knows numpy
+                             4: SimpleNamespace(shape=indices.shape, numpy=indices.numpy)}[columns]
                     m = fcpc.masks.from_startend_row_indices(given, causal)
                     prog = prog or a_program(m)
                     plan = prog.plan(m)
@@ -241,6 +243,23 @@ class FlexAttention(Expecting):
                 self.assertEqual(sorted(m.fields), sorted(fields))
                 want = create_mask(function, None, heads, gallery.LENGTH, gallery.LENGTH, device="cpu")[0].sum()
                 self.assertEqual(a_program(m, documents=None).plan(m).summary()["pairs"], want, name)
+
+    def test_several_sequences(self):
+        """BlockMasks of batches, whose functions read tensors of each sequence and head, and are made of others."""
+        torch.manual_seed(11)
+        for queries, keys in ((150, 150), (100, 180)):
+            document = torch.randint(0, 3, (2, keys)).sort().values
+            near, bound = torch.randint(1, keys, (2, HEADS)), torch.randint(0, keys, (2, queries))
+            function = or_masks(and_masks(gallery.causal, lambda b, h, q, k: document[b, q] == document[b, k]),
+                                lambda b, h, q, k: (k - q).abs() < near[b, h] // 4,
+                                lambda b, h, q, k: k < bound[b, q] // 2)
+            block_mask = create_block_mask(function, 2, HEADS, queries, keys, device="cpu", BLOCK_SIZE=(64, 32))
+            m = fcpc.masks.from_block_mask(block_mask)
+            self.assertEqual(sorted(m.fields), ["bound", "document", "near"])
+            plan = a_program(m).plan(m)
+            want = create_mask(function, 2, HEADS, queries, keys, device="cpu")
+            for b, h in itertools.product(range(2), range(HEADS)):
+                self.assertTrue(torch.equal(seen(plan, queries, keys, b, h), want[b, h]))
 
     def test_the_next_batch(self):
         """Tensors that are fields may be others; what is constant in the program may not."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import math
 import re
 from typing import Any, NamedTuple, Sequence
 
@@ -138,8 +139,8 @@ def numbers_of_field(name: str, values: Any, over: Over, sizes: Sizes | None) ->
     what = f"field '{name}'"
     if isinstance(values, Held):
         kind = values.numbers.typecode
-        if values.shape is not None:
-            _check(what, values.shape, over, sizes)
+        if sizes is not None:
+            _check_captured(name, values, over, sizes)
         made = numbers_of(values.numbers, kind, what)
         assert made
         return made
@@ -164,6 +165,20 @@ def numbers_of_field(name: str, values: Any, over: Over, sizes: Sizes | None) ->
     made = numbers_of(values, kind, what)
     assert made
     return made
+
+
+def _check_captured(name: str, values: Held, over: Over, sizes: Sizes) -> None:
+    """Checks that the values that a function has captured are as many as the batch needs, and of its shape."""
+    try:
+        if values.shape is not None:
+            _check(f"field '{name}'", values.shape, over, sizes)
+        want = sum(math.prod(sizes.shape(over, i)) for i in range(sizes.sequences))
+        if want != len(values.numbers):
+            raise Error("E320", f"field '{name}' is over {over.text()}, and the batch needs {want} values of it. There "
+                                f"are {len(values.numbers)}")
+    except Error as error:
+        raise Error(error.code, f"{error.message}. They are what a function had captured when the program was made. A "
+                                f'batch brings its own: plan(lengths, {{"{name}": values}})') from None
 
 
 def _check(what: str, shape: Shape, over: Over, sizes: Sizes | None) -> None:

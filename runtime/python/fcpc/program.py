@@ -634,6 +634,11 @@ _EXAMPLES = {"mask": '"causal"', "score": '"softcap(c = 30.0)"'}
 def _declared(fields: Any) -> dict[str, str]:
     """{name: how the language declares it} of the argument `fields`."""
     if hasattr(fields, "items"):
+        for name, said in fields.items():
+            if not isinstance(said, str):
+                raise Error("E202", f"fields: this says what a field has numbers for, {{\"{name}\": \"given(over = "
+                                    f"sequences)\"}}, and its values come with each batch, plan(lengths, {{\"{name}\": "
+                                    f"values}}). Here is {kind_of(said)}")
         return dict(fields)
     names = [] if isinstance(fields, str) or not hasattr(fields, "__iter__") else list(fields)
     if isinstance(fields, str) or not hasattr(fields, "__iter__") or not all(isinstance(name, str) for name in names):

@@ -222,6 +222,35 @@ Test(cubin, tables_in_scores) {
     close_gate(&g);
 }
 
+/* Masks and scores that read fields over heads and cells, for each pair: that takes no more registers than there are. */
+Test(cubin, fields) {
+    static const char *const masks[] = {"keep[h, q / 96, k / 96] == 1", "k < prefix or q < start[h, k]",
+                                        "k <= q and keep[h, q / 96, k / 96] == 1", "causal"};
+    static const char *const scores[] = {"s", "s + bias[h, k]", "20.0 * tanh(s * slope[h] / 20.0)",
+                                         "s + pair[q / 64, k / 64]"};
+    static const sizes all[] = {{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}};
+    gate g;
+    open_gate(&g);
+    for (size_t i = 0; i < sizeof scores / sizeof *scores; i++)
+        for (size_t d = 0; d < sizeof all / sizeof *all; d++) {
+            char text[900];
+            snprintf(
+                text, sizeof text,
+                "model { heads = 4; kv_heads = 2; head_dim = %u; value_dim = %u; dtype = bf16 }\n"
+                "cluster { nodes = 1; gpus = 1 }\nbatch { lengths = [300]; field prefix = [20] over sequences\n"
+                "field keep = [1 x 64] over heads, queries / 96, keys / 96; field start = [0 x 1200] over heads, keys\n"
+                "field bias = [0.25 x 1200] over heads, keys; field slope = [0.5 x 4] over heads\n"
+                "field pair = [0.5 x 25] over queries / 64, keys / 64 }\nmask m = %s\nscore mine = %s\n"
+                "plan { mask = m; block = 128; score = mine }\n",
+                all[d].d, all[d].v, masks[i], scores[i]);
+            fcp_plan *plan = plan_named("fields", text);
+            judge(&g, plan, (i + d) % 2 ? FORWARD : BACKWARD, "sm_90a", text);
+            if (all[d].d == 128) judge(&g, plan, FORWARD | BACKWARD, archs[i % 2 ? 0 : ARCHS - 1], text);
+            fcp_plan_free(plan);
+        }
+    close_gate(&g);
+}
+
 /* Passes in one launch: the skeletons that have least registers to spare, and those with keys in parts. */
 Test(cubin, fused) {
     static const char *const models[] = {"64; dtype = bf16", "128; dtype = fp16", "96; dtype = bf16", "256; dtype = bf16",

@@ -139,6 +139,30 @@ Test(box, random_chains) {
     cr_assert(none > 300 && full > 300 && mixed > 1000 && faulting > 100, "%u %u %u %u", none, full, mixed, faulting);
 }
 
+/* Facts are known of the part of a table that the mask can read, here the rows of head 5; of the rest nothing is
+ * claimed. */
+Test(box, learns_what_can_be_read) {
+    static exprs e;
+    enum { SIDE = 16, OF = 10, HEADS = 64, HEAD = 5 };
+    static int8_t blocks[HEADS * SIDE * SIDE];
+    for (size_t i = 0; i < sizeof blocks; i++) blocks[i] = (int8_t)(i / (SIDE * SIDE));
+    const mc_array table = {.data = blocks, .count = HEADS * SIDE, .columns = SIDE, .width = MC_I8};
+    const mc_env env = {.n = SIDE * OF, .queries = SIDE * OF, .arrays = &table};
+    e.count = 0;
+    const int row = ex2(&e, MC_ADD, num(&e, HEAD * SIDE), ex2(&e, MC_DIV, ex0(&e, MC_Q), num(&e, OF)));
+    const int column = ex2(&e, MC_DIV, ex0(&e, MC_K), num(&e, OF));
+    bench t = bench_env(&e, ex2(&e, MC_EQ, ex(&e, MC_LOAD2, row, column, -1, 0), ex0(&e, MC_Q)), &env);
+    const box_array *a = &t.arrays.at[0];
+    cr_assert(a->from == HEAD * SIDE * SIDE && a->to == (HEAD + 1) * SIDE * SIDE, "%d..%d", (int)a->from, (int)a->to);
+    const array_facts own = box_array_facts(a, a->from + 3, a->to - 7), more = box_array_facts(a, a->from - 1, a->to);
+    cr_expect(own.lo == HEAD && own.hi == HEAD && own.set == (uint64_t)1 << HEAD);
+    cr_expect(more.lo == INT64_MIN && more.hi == INT64_MAX && more.set == UINT64_MAX);
+    uint64_t end;
+    cr_expect_null(box_array_run(a, a->to, &end));
+    cr_expect_not_null(box_array_run(a, a->to - 1, &end));
+    bench_free(&t);
+}
+
 /* Integers stay in the ranges, forms and strides that the evaluator claims, unless something faults. */
 Test(box, claims_about_integers) {
     static exprs e;

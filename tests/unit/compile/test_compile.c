@@ -211,7 +211,9 @@ Test(compile, price_of_a_layout) {
 
 /* A batch of fewer blocks than ranks is planned: some ranks own nothing, and a warning says how many. */
 Test(compile, ranks_without_tokens) {
-    static const struct { const char *plan, *lengths, *warning, *hint; } cases[] = {
+    static const struct {
+        const char *plan, *lengths, *warning, *hint;
+    } cases[] = {
         {"block = 512", "512", "7 of 8 ranks get no tokens: the batch has only 1 block", "with plan.block = 64 every"},
         {"block = 128", "80", "7 of 8 ranks get no tokens", "with plan.block = 10 every"},
         {"block = 128", "3", "7 of 8 ranks get no tokens", "they take part in the plan and compute nothing"},
@@ -220,6 +222,9 @@ Test(compile, ranks_without_tokens) {
         {"strategy = ring", "1:3", "5 of 8 ranks get no tokens", "they take part"},
         {"block = 128; layout = contiguous", "1:300", "4 of 8 ranks get no tokens", "compute nothing"},
         {"block = 128; layout = zigzag; passes = forward", "130", "6 of 8 ranks get no tokens", "with plan.block = 16"},
+        {"strategy = dcp; block = 64", "128", "; 1 of them computes for others", "with plan.tokens = equal"},
+        {"strategy = dcp; block = 64; layout = contiguous", "3", "; 3 of them compute for others",
+         "part in the plan\n"},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         char source[512], *picture;

@@ -88,7 +88,8 @@ static void bench_open(struct bench *b, const char *score, const char *mask) {
              "  field w = [1.0, 0.5, 2.0, -1.0, 0.25, 1.5] over kv_heads; field far = [0 x 70, 3 x 42] }\n"
              "mask odd = q != k and q != 3\n"
              "score mine = %s\n"
-             "plan { mask = %s; score = mine; block = 64; layout = contiguous }\n", score, mask);
+             "plan { mask = %s; score = mine; block = 64; layout = contiguous }\n",
+             score, mask);
     *b = (struct bench){.plan = plan_of(source)};
     fcp_plan_shape(b->plan, &b->shape);
     b->count = fcp_plan_table_numbers(b->plan);
@@ -141,15 +142,14 @@ static double loss(const struct bench *b) {
     return sum;
 }
 
-static const char *const scores[] = {
-    "s + near[h, bucket[min(abs(q - k), 4)]]",
-    "s * gain[h] + 0.5 * near[(q + k) % 4, k % 3]",
-    "cut[0] * tanh(s * gain[q % 4] / cut[0])",
-    "if s < cut[0] then s * near[h, 0] else max(s, near[h, 1]) + gain[h] * gain[3]",
-    "s + exp(gain[h]) * (k - q) / 40.0 - abs(near[3 - h, q % 3]) + sqrt(cut[0])",
-    "s + floor(gain[k % 4]) + near[h, k % 3]",
-    /* fields have no gradients, and those of tables are multiplied by them */
-    "s * soft + w[h / 2] * gain[(k + far[k]) % 4] - near[h, 1] * soft"};
+static const char *const scores[] = {"s + near[h, bucket[min(abs(q - k), 4)]]",
+                                     "s * gain[h] + 0.5 * near[(q + k) % 4, k % 3]",
+                                     "cut[0] * tanh(s * gain[q % 4] / cut[0])",
+                                     "if s < cut[0] then s * near[h, 0] else max(s, near[h, 1]) + gain[h] * gain[3]",
+                                     "s + exp(gain[h]) * (k - q) / 40.0 - abs(near[3 - h, q % 3]) + sqrt(cut[0])",
+                                     "s + floor(gain[k % 4]) + near[h, k % 3]",
+                                     /* fields have no gradients, and those of tables are multiplied by them */
+                                     "s * soft + w[h / 2] * gain[(k + far[k]) % 4] - near[h, 1] * soft"};
 
 static void compare(const char *score, const char *mask) {
     struct bench b;

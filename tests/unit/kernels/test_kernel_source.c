@@ -30,6 +30,11 @@ static const struct {
     {"cross", "lengths = [300:500]", "mask m = k * k % 7 != q / 3 and k <= q\nplan { mask = m; block = 128 }"},
     {"document", "lengths = [64, 64]; field d = [0 x 30, 1 x 34, 0 x 60, 300 x 4]",
      "plan { mask = document(d = d); block = 128 }"},
+    {"blocks",
+     "lengths = [300, 100:300]; field keep = [1 x 36, 0, 1 x 23] over heads, queries / 128, keys / 128; "
+     "field bias = [0.5 x 600]; field soft = [0.5, 2.0] over sequences",
+     "mask m = causal and keep[h, q / 128, k / 128] == 1\nscore x = s * soft + bias[k]\n"
+     "plan { mask = m; score = x; block = 128 }"},
     {"alibi", "lengths = [300]", "plan { mask = causal; score = alibi; block = 128 }"},
     {"softcap", "lengths = [300]", "plan { mask = full; score = softcap(c = 30.0); block = 128 }"},
 };

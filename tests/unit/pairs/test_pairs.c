@@ -39,6 +39,13 @@ static const char *const programs[] = {
     "mask m = h == 1 or (q >= 256 and k < 256)\nplan { mask = m; block = 128 }",
     MODEL "batch { lengths = [600, 300] }\ncluster { gpus = 2 }\nmask m = causal and (q / 128 - k / 128) % 2 == 0\n"
           "plan { mask = m; block = 256; strategy = cad; layout = contiguous }",
+    /* few values: cells are counted by classes of positions (classes.c) */
+    "model { heads = 4; kv_heads = 2; head_dim = 16; table t = [3, 1, 0, 1, 2, 0, 5] }\n"
+    "batch { lengths = [900] }\nmask m = t[q % 7] <= t[k % 7]\nplan { mask = m; block = 256 }",
+    "model { heads = 4; kv_heads = 2; head_dim = 16; table t = [3, 1, 0, 1, 2, 0, 5] }\n"
+    "batch { lengths = [600:800, 100] }\ncluster { gpus = 2 }\n"
+    "mask m = t[q * q % 7] == t[k % 7] or (k <= q and t[q % 5] * t[k % 3] % 4 == h % 2)\n"
+    "plan { mask = m; block = 256 }",
     /* blocks that each head keeps or leaves out, which are no multiples of cells; a number of each sequence */
     "model { heads = 2; kv_heads = 1; head_dim = 16 }\n"
     "batch { lengths = [400, 130:300]; field p = [150, 40] over sequences; field keep = [1 x 9, 0, 1, 1, 0 x 4, 1 x 9, "
@@ -411,10 +418,12 @@ Test(pairs, damage_is_refused_where_it_changes_pairs) {
 /* --- what it costs ------------------------------------------------------------------------------------------------ */
 
 static fcp_pairs_proof cost_of(const char *mask, unsigned thousands) {
-    char text[400];
+    char text[500];
     snprintf(text, sizeof text,
-             "model { heads = 8; kv_heads = 1; head_dim = 64 }\nbatch { lengths = [%uK] }\ncluster { gpus = 8 }\n"
-             "mask odd = (q * k) %% 1009 < 13\nplan { mask = %s; block = 4K; layout = planned; passes = forward }",
+             "model { heads = 8; kv_heads = 1; head_dim = 64; table t = [3, 1, 0, 1, 2, 0, 5] }\n"
+             "batch { lengths = [%uK] }\ncluster { gpus = 8 }\n"
+             "mask odd = (q * k) %% 1009 < 13\nmask few = t[q %% 7] == t[k %% 7]\n"
+             "plan { mask = %s; block = 4K; layout = planned; passes = forward }",
              thousands, mask);
     fcp_plan *plan = plan_of(text);
     fcp_pairs_proof proof = {0};
@@ -437,9 +446,41 @@ Test(pairs, cost_grows_with_the_boundary) {
         cr_expect_lt(all.elements, 64 * 128 * 128, "%s: %llu elements", masks[i], (unsigned long long)all.elements);
         cr_expect_lt(all.boxes, 40000, "%s: %llu boxes", masks[i], (unsigned long long)all.boxes);
     }
+    /* with few values, only as many pairs are looked at as there would be work to find the classes */
+    const fcp_pairs_proof few = cost_of("few", 32);
+    cr_expect_leq(few.elements, 2u * (2 * 32768 / 128) * 128 * 128);
+    cr_expect_gt(few.boxes, 256u * 256u);
     /* a mask without structure is looked at pair by pair, each once */
     const fcp_pairs_proof odd = cost_of("odd", 4);
     cr_expect_eq(odd.elements, 4096u * 4096u);
+}
+
+/* Blocks that are no multiples of cells: each block of a cell is decided at once, and pairs are looked at only where the
+ * diagonal or a window crosses a block for the first time. */
+Test(pairs, blocks_are_looked_at_as_blocks) {
+    enum { TOKENS = 2048 };
+    for (int cell = 32; cell <= 100; cell += 17) {
+        const int side = (TOKENS + cell - 1) / cell;
+        char *text = malloc(400 + 3 * (size_t)(side * side)), *to = text;
+        uint64_t state = (uint64_t)cell;
+        fcp_pairs_proof proof;
+        fcp_error err;
+        to += sprintf(to, "batch { lengths = [%d]; field keep = [1", TOKENS);
+        for (int i = 1; i < side * side; i++) to += sprintf(to, ", %d", (int)(splitmix(&state) % 2));
+        sprintf(to,
+                "] over queries / %d, keys / %d }\nmask m = k <= q and (q - k < 300 or keep[q / %d, k / %d] == 1)\n"
+                "plan { mask = m; block = 512 }",
+                cell, cell, cell, cell);
+        fcp_plan *plan = plan_of(text);
+        cr_assert_eq(fcp_plan_verify_pairs(plan, 0, NULL, &proof, &err), FCP_OK, "cells of %d: %s", cell, err.message);
+        cr_expect_eq(proof.pairs, plan->summary->pairs);
+        cr_expect_lt(proof.elements, TOKENS * TOKENS / 16, "cells of %d: %llu elements", cell,
+                     (unsigned long long)proof.elements);
+        cr_expect_lt(proof.boxes, 8 * (uint64_t)(side * side), "cells of %d: %llu boxes", cell,
+                     (unsigned long long)proof.boxes);
+        fcp_plan_free(plan);
+        free(text);
+    }
 }
 
 /* Work is counted: a limit is kept or not, whatever the machine does, and little is done beyond it. */

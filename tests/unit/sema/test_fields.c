@@ -246,6 +246,35 @@ Test(fields, batches) {
     free_made(&m);
 }
 
+/* What a batch brings for a field that nothing reads is checked like the rest. */
+Test(fields, unread_fields_of_a_batch) {
+    made m;
+    make_program(&m, "model { heads = 2 }; batch { field g = given(range = 0..2); field w = given(over = heads) }\n"
+                     "plan { mask = causal; passes = forward }");
+    const uint64_t lengths[] = {3, 2};
+    int64_t g[] = {1, 1, 0, 0, 1, 2}, w[] = {7, 7, 8, 8};
+    const struct {
+        fcpc_field field;
+        fcp_code code;
+        const char *says;
+    } cases[] = {{{"g", g, 5}, FCP_OK, ""},
+                 {{"w", w, 4}, FCP_OK, ""},
+                 {{"g", g, 4}, FCP_E_FIELD, "field 'g' has 4 values, the batch has 5 tokens"},
+                 {{"g", g + 1, 5}, FCP_E_FIELD, "element 4 of field 'g' is 2, outside 0..2"},
+                 {{"w", w, 2}, FCP_E_FIELD, "field 'w' has 2 values"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        m.code = FCP_OK;
+        plan_it(&m, &(fcpc_batch){.size = sizeof(fcpc_batch),
+                                  .lengths = lengths,
+                                  .count = 2,
+                                  .fields = &cases[i].field,
+                                  .field_count = 1});
+        cr_expect_eq(m.code, cases[i].code, "case %d: %s", (int)i, m.said);
+        cr_expect(strstr(m.said, cases[i].says), "case %d: %s", (int)i, m.said);
+    }
+    free_made(&m);
+}
+
 /* Given values make the same plan as declared ones, except for where the plan says they came from. */
 Test(fields, given_is_as_declared) {
     int64_t g[] = {1, 1, 0, 0, 1}, d[] = {7, 7, 8, 8, 8};
