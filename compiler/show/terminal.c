@@ -314,9 +314,7 @@ static void draw_masks(const drawing *d) {
 /* --- ranks ------------------------------------------------------------------------------------------------------- */
 
 /* Are there columns for moved work? Not where the terminal has no room for them. */
-static bool shows_moves(const drawing *d) {
-    return d->m->moves.tiles && d->width >= MIN_WIDTH + MOVES;
-}
+static bool shows_moves(const drawing *d) { return d->m->moves.tiles && d->width >= MIN_WIDTH + MOVES; }
 
 static uint32_t bar_room(const drawing *d) { return d->width - BESIDE_BAR - (shows_moves(d) ? MOVES : 0); }
 
