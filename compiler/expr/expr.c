@@ -687,11 +687,46 @@ value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v) {
     return constant_value(s, e, expr_mask_param_type(param), v);
 }
 
-/* Checks the constants among the arguments of a call. One that is never reached may be anything. Elements of fields and
- * tables are checked once their values are known, if no condition stands before the call. */
-static bool check_counts(sema *s, const expr *e, const mask *m, arg *const *given, const value *args, uint32_t guard) {
+/* Does the value of code depend on the sequence alone: on n and on fields over sequences? Guards do not alter it. */
+static bool is_of_sequence(sema *s, mc_code code) {
+    bool *needed = ARENA_ZNEW(s->scratch, bool, code.count);
+    if (!needed) return sema_no_memory(s);
+    needed[code.count - 1] = true;
+    for (uint32_t i = code.count; i-- > 0;) {
+        const mc_node *x = &code.nodes[i];
+        if (!needed[i]) continue;
+        const uint32_t operands[] = {x->a, x->b, x->c};
+        for (int o = 0; o < 3; o++)
+            if (operands[o] != MC_NONE) needed[operands[o]] = true;
+        if (mc_uses((mc_code){x, 1}) & ~(unsigned)(MC_USES_N | MC_USES_DATA)) return false;
+        if ((mc_loads_int(x->op) || mc_loads_real(x->op)) && !sema_is_bare(s, (uint32_t)x->imm)) return false;
+    }
+    return true;
+}
+
+/* Keeps an argument that is computed for each sequence, so that each batch can be asked whether it is negative. */
+static bool keep_count(sema *s, const mask *m, const arg *param, uint32_t node, uint32_t guard, span at) {
+    program_count *kept = ARENA_ZNEW(&s->out->arena, program_count, 1);
+    const span *spans;
+    if (!kept) return sema_no_memory(s);
+    if (!expr_extract(s, s->builder, node, &kept->code, &spans)) return false;
+    if (!is_of_sequence(s, kept->code)) return !s->no_memory;
+    if (guard != MC_NONE && !expr_extract(s, s->builder, guard, &kept->guard, &spans)) return false;
+    if (mc_uses(kept->guard) & (MC_USES_DATA | MC_USES_BANDS)) return true; /* it may be false where this is negative */
+    kept->at = at;
+    kept->of = expr_count_name(s, m, param);
+    kept->next = s->out->counts;
+    s->out->counts = kept;
+    return kept->of != NULL;
+}
+
+/* Checks the constants among the arguments of a call, which stands in `in`. One that is never reached may be anything.
+ * Elements of fields and tables are checked once their values are known, if no condition stands before the call. So is
+ * what is computed for each sequence. */
+static bool check_counts(sema *s, const expr *e, const mask *m, arg *const *given, const value *args, const mask *in,
+                         uint32_t guard) {
     uint32_t count;
-    const mc_node *nodes = mc_builder_nodes(s->builder, &count);
+    const mc_node *nodes = mc_builder_nodes(s->builder, &count); /* extracting adds none, so they do not move */
     if (!m->builtin || (guard != MC_NONE && nodes[guard].op == MC_CONST_B && !nodes[guard].imm)) return true;
     int64_t *numbers = ARENA_ZNEW(s->scratch, int64_t, m->param_count + 1);
     bool *known = ARENA_ZNEW(s->scratch, bool, m->param_count + 1);
@@ -704,6 +739,8 @@ static bool check_counts(sema *s, const expr *e, const mask *m, arg *const *give
         numbers[i] = x->imm;
         const bool element = x->op == MC_LOAD || x->op == MC_LOAD2 || x->op == MC_LOAD3;
         if (element && guard == MC_NONE && !expr_note_count(s, m, p, (uint32_t)x->imm)) return false;
+        const bool computed = !element && !known[i] && given[i] && !in->builtin && !in->score;
+        if (computed && !keep_count(s, m, p, args[i].node, guard, given[i]->value->at)) return false;
     }
     return expr_check_counts(s, m, given, numbers, known, e->at);
 }
@@ -738,7 +775,7 @@ static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
         }
     }
     if (!s->builder || s->failed) return result;
-    if (!check_counts(s, e, m, given, args, guard)) return s->failed = true, poison;
+    if (!check_counts(s, e, m, given, args, f->m, guard)) return s->failed = true, poison;
     frame inner = {.m = m, .args = args};
     return expr_inline(s, m, m->body, args, m->param_count, &inner, guard);
 }

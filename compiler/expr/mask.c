@@ -99,14 +99,19 @@ bool expr_check_counts(sema *s, const mask *m, arg *const *given, const int64_t 
     return true;
 }
 
-bool expr_note_count(sema *s, const mask *m, const arg *param, uint32_t array) {
-    program_array *a = &s->arrays[array]->array;
-    if (a->count_of) return true;
+const char *expr_count_name(sema *s, const mask *m, const arg *param) {
     text t = {0};
     text_printf(&t, "%s of '%s'", param->name, m->name);
-    a->count_of = t.failed ? NULL : arena_copy(&s->out->arena, t.at, t.size);
+    const char *name = t.failed ? NULL : arena_copy(&s->out->arena, t.at, t.size);
     text_free(&t);
-    return a->count_of ? true : sema_no_memory(s);
+    if (!name) sema_no_memory(s);
+    return name;
+}
+
+bool expr_note_count(sema *s, const mask *m, const arg *param, uint32_t array) {
+    program_array *a = &s->arrays[array]->array;
+    if (!a->count_of) a->count_of = expr_count_name(s, m, param);
+    return a->count_of;
 }
 
 /* Keeps the parameters of the plan's mask, and their values. Later steps warn of a parameter that is larger than every

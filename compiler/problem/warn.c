@@ -221,6 +221,42 @@ static void warn_params(const batch *b) {
     }
 }
 
+/* Is a guard true for one of nine pairs of a sequence? They are corners and middles, and so a yes is true. */
+static bool is_reached(mc_code guard, const mc_env *env, int64_t *values) {
+    const int64_t q[] = {env->q_first, env->q_first + env->queries / 2, env->q_first + env->queries - 1};
+    const int64_t k[] = {0, env->n / 2, env->n - 1};
+    bool reached = !guard.count;
+    for (int i = 0; i < 9 && !reached; i++) reached = mc_eval(guard, env, q[i / 3], k[i % 3], 0, values);
+    return reached;
+}
+
+/* Warns of numbers of masks of the prelude that are computed, as n - 60, and negative for some sequence. */
+static fcp_code warn_counts(const batch *b) {
+    for (const program_count *c = b->program->counts; c; c = c->next) {
+        int64_t *values = ARENA_NEW(b->scratch, int64_t, c->code.count + (size_t)c->guard.count + 1), least = 0;
+        uint32_t first = 0, others = 0;
+        if (!values) return FCP_E_NO_MEMORY;
+        for (uint32_t s = 0; s < b->problem->sequences && c->code.count; s++) {
+            if (!has_pairs(b->problem, s)) continue;
+            const mc_env env = problem_env(b->problem, s);
+            mc_eval(c->code, &env, 0, 0, 0, values);
+            const int64_t value = values[c->code.count - 1];
+            if (value >= 0 || !is_reached(c->guard, &env, values)) continue;
+            if (!least) first = s, least = value;
+            else others++;
+        }
+        if (!least) continue;
+        text more = {0};
+        if (others) text_printf(&more, ", and negative for %u other%s", others, text_plural(others));
+        diag_warning(b->d, place(b, c->at), "%s is %" PRId64 " for sequence %u (%" PRIu64 " token%s)%.*s", c->of, least,
+                     first, b->problem->lengths[first], text_plural(b->problem->lengths[first]), (int)more.size,
+                     more.failed ? "" : more.at);
+        diag_hint(b->d, "counts and sizes are at least 0: max(..., 0) never is negative");
+        text_free(&more);
+    }
+    return FCP_OK;
+}
+
 /* --- structure ---------------------------------------------------------------------------------------------------- */
 
 static void warn_unstructured(const batch *b) {
@@ -313,6 +349,7 @@ fcp_code warn_batch(planning *x) {
         b.decodes &= p->queries[s] == 1;
     }
     warn_params(&b);
+    if (warn_counts(&b)) return FCP_E_NO_MEMORY;
     if (problem_is_unstructured(p) && !(x->soon && problem_takes_long(x))) warn_unstructured(&b); /* else they know */
     masked_batch unseeing = {.rows = 0};
     if (!p->pairs) return warn_extremes(&b), FCP_OK;

@@ -496,6 +496,14 @@ void sema_finish_arrays(sema *s) {
             }
             x->imm = number[array];
         }
+    for (program_count *c = p->counts; c; c = c->next)
+        for (uint32_t i = 0; i < c->code.count; i++) {
+            mc_node *x = (mc_node *)&c->code.nodes[i];
+            if (!reads_array(x->op)) continue;
+            if (number[x->imm] == ARRAY_ANY)
+                c->code.count = 0; /* the mask was simplified, and its values are not kept */
+            else x->imm = number[x->imm];
+        }
     const uint32_t documents = documents_array(s);
     if (documents != ARRAY_ANY) {
         if (number[documents] == ARRAY_ANY) {

@@ -22,6 +22,15 @@ typedef enum cad_base {
     CAD_BASE_COUNT
 } cad_base;
 
+/* A number that a mask of the prelude takes, and that is computed for each sequence, as n - 60. */
+typedef struct program_count {
+    mc_code code;   /* of n and fields over sequences; empty: the mask does not read such a field after all */
+    mc_code guard;  /* where it is reached, by q, k, n and h; empty: everywhere */
+    const char *of; /* "w of 'window'" */
+    span at;
+    struct program_count *next;
+} program_count;
+
 /* Some sequences of the batch, in order, whose tokens ranks first to end - 1 hold: lengths = file("a") on 0..32. */
 typedef struct program_part {
     size_t count; /* sequences */
@@ -115,6 +124,8 @@ struct fcpc_program {
     /* of the call */
     const struct program_param { const char *name; int64_t value; bool is_number; span at; } *mask_params;
     uint32_t mask_param_count;
+
+    program_count *counts; /* in the mask */
 
     /* what mask, score and documents read, by number */
     const program_array *arrays;

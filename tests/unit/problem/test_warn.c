@@ -543,3 +543,31 @@ Test(warn, fields_over_heads_read_as_if_over_kv_heads) {
     expect(CAUSAL_AND("q - k < w[h / 1]"), "");
     expect(CAUSAL_AND("q - k < group[h / (heads / kv_heads)]"), "");
 }
+
+Test(warn, computed_numbers_that_are_negative) {
+    static const char hint[] = "      = hint: counts and sizes are at least 0: max(..., 0) never is negative\n";
+    char said[1000];
+    snprintf(said, sizeof said,
+             "a.fcp:2:31: warning: w of 'window' is -10 for sequence 1 (50 tokens), and negative for 1 other\n"
+             "    2 | mask m = k == 0 or window(w = n - 60)\n"
+             "      |                               ^^^^^^\n%s",
+             hint);
+    expect("batch { lengths = [100, 50, 60, 59, 1] }\nmask m = k == 0 or window(w = n - 60)\nplan { mask = m }", said);
+    snprintf(said, sizeof said,
+             "a.fcp:2:43: warning: r of 'window_both' is -3 for sequence 1 (50 tokens)\n"
+             "    2 | mask m = k == 0 or window_both(l = t, r = p - 5) where { t = abs(n / 2) }\n"
+             "      |                                           ^^^^^\n%s",
+             hint);
+    expect("batch { lengths = [100, 50, 7]; field p = [7, 2, 5] over sequences }\n"
+           "mask m = k == 0 or window_both(l = t, r = p - 5) where { t = abs(n / 2) }\nplan { mask = m }",
+           said);
+    static const char *const quiet[] = {"k == 0 or window(w = n - 49)", "k == 0 or window(w = max(n - 60, 0))",
+                                        "k == 0 or n > 60 and window(w = n - 60)", /* a condition stands before it */
+                                        "k == 0 or (if n > 60 then window(w = n - 60) else causal)",
+                                        "k == 0 or causal and q - k < n - 60"}; /* no mask of the prelude */
+    for (size_t i = 0; i < sizeof quiet / sizeof *quiet; i++) {
+        char text[300];
+        snprintf(text, sizeof text, "batch { lengths = [100, 50] }\nmask m = %s\nplan { mask = m }", quiet[i]);
+        expect(text, "");
+    }
+}
