@@ -132,12 +132,22 @@ static void hint_array(sema *s, value v, const expr *e) {
 
 /* Does v have this type, or one that is not known yet? If not, reports it. For TYPE_POISON, whose error was reported
  * before, it returns false and reports nothing. */
+void expr_hint_number(sema *s, const expr *e) {
+    const mask *m = e->kind == EXPR_NAME && e->ref == REF_MASK ? e->target : NULL;
+    if (m && m->builtin)
+        diag_hint(s->d,
+                  "'%s' is a mask of the prelude; a number for each sequence is batch { field %s = [10, 20] over "
+                  "sequences }, which hides the mask",
+                  e->name, e->name);
+}
+
 static bool needs(sema *s, value v, value_type type, const expr *e, const char *who) {
     if (v.type == type || v.type == TYPE_ANY) return true;
     if (v.type == TYPE_POISON) return false;
     const char *wanted = type == TYPE_INT && v.type == TYPE_REAL ? "a whole number" : expr_type_text(type);
     diag_error(s->d, FCP_E_TYPE, e->at, "%s needs %s, this is %s", who, wanted, expr_type_text(v.type));
     hint_array(s, v, e);
+    if (type != TYPE_BOOL && v.type == TYPE_BOOL) expr_hint_number(s, e);
     if (type == TYPE_BOOL && v.type != TYPE_ARRAY)
         diag_hint(s->d, "numbers are not conditions: compare, for instance with != 0");
     return false;
@@ -165,6 +175,7 @@ static value apply_binary(sema *s, expr *e, value a, value b, uint32_t guard) {
         if (a.type != TYPE_ANY && b.type != TYPE_ANY && a.type != b.type) {
             diag_error(s->d, FCP_E_TYPE, e->at, "%s compares two values of one type; these are %s and %s", who,
                        expr_type_text(a.type), expr_type_text(b.type));
+            expr_hint_number(s, a.type == TYPE_BOOL ? e->a : e->b);
             return (value){TYPE_BOOL, 0};
         }
         if (a.type == TYPE_BOOL) {
@@ -222,6 +233,7 @@ static value lower_if(sema *s, expr *e, const frame *f, uint32_t guard) {
     if (b.type != TYPE_ANY && b.type != type) {
         diag_error(s->d, FCP_E_TYPE, e->at, "the branches of 'if' differ: %s and %s", expr_type_text(a.type),
                    expr_type_text(b.type));
+        expr_hint_number(s, type == TYPE_BOOL ? e->b : e->c);
         return poison;
     }
     if (!condition) return s->builder ? poison : (value){type, 0};

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "compiler/expr/expr.h"
+#include "compiler/syntax/habits.h"
 
 void expr_check_mask(sema *s, mask *m) {
     if (m->state != MASK_NEW || s->builder || s->failed) return;
@@ -65,7 +66,7 @@ bool expr_check_called(sema *s, const expr *e, mask *m) {
 }
 
 /* Adds what to write for a window of the prelude that shall have no limit on one side or both, which is what -1 means in
- * FlashAttention. l and r are of window_both; INT64_MIN: not known. */
+ * FlashAttention. l and r are of window_both; HABITS_UNKNOWN: not known. */
 static void hint_no_limit(sema *s, const mask *m, const char *param, int64_t l, int64_t r) {
     static const char lead[] = "where -1 means no limit, as in FlashAttention, write";
     static const struct {
@@ -75,12 +76,11 @@ static void hint_no_limit(sema *s, const mask *m, const char *param, int64_t l, 
         if (!strcmp(m->name, known[i].mask) && !strcmp(param, known[i].param))
             diag_hint(s->d, "%s %s", lead, known[i].write);
     if (strcmp(m->name, "window_both")) return;
-    const bool left = l >= 0, right = r >= 0, no_left = !left && l != INT64_MIN, no_right = !right && r != INT64_MIN;
-    if (no_left && no_right) diag_hint(s->d, "%s full", lead);
-    else if (no_left && r == 0) diag_hint(s->d, "%s causal", lead);
-    else if (no_left && right) diag_hint(s->d, "%s mask ahead = k - q <= %" PRId64, lead, r);
-    else if (no_right && left) diag_hint(s->d, "%s mask back = q - k <= %" PRId64, lead, l);
-    else diag_hint(s->d, no_left ? "%s k - q <= r" : "%s q - k <= l", lead);
+    text t = {0};
+    habits_put_window(l, r, &t);
+    text_add(&t, "", 1);
+    if (!t.failed) diag_hint(s->d, "%s %s", lead, t.at);
+    text_free(&t);
 }
 
 bool expr_check_counts(sema *s, const mask *m, arg *const *given, const int64_t *numbers, const bool *known,
@@ -92,8 +92,8 @@ bool expr_check_counts(sema *s, const mask *m, arg *const *given, const int64_t 
         diag_error(s->d, FCP_E_VALUE, given[i] ? given[i]->value->at : call,
                    "%s of '%s' must be at least 0, this is %" PRId64, p->name, m->name, numbers[i]);
         const bool both = m->param_count == 2;
-        hint_no_limit(s, m, p->name, both && known[0] ? numbers[0] : INT64_MIN,
-                      both && known[1] ? numbers[1] : INT64_MIN);
+        hint_no_limit(s, m, p->name, both && known[0] ? numbers[0] : HABITS_UNKNOWN,
+                      both && known[1] ? numbers[1] : HABITS_UNKNOWN);
         return false;
     }
     return true;

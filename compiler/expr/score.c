@@ -146,6 +146,7 @@ static value comparison(sema *s, expr *e, value a, value b, const char *who) {
         if (a.type != b.type) {
             diag_error(s->d, FCP_E_TYPE, e->at,
                        "%s compares two values of one kind; these are a number and a condition", who);
+            expr_hint_number(s, a.type == TYPE_BOOL ? e->a : e->b);
             return s->builder ? poison : result;
         }
         uint32_t node = emit(s, e, MC_IFF, a.node, b.node);

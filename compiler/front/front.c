@@ -13,6 +13,7 @@
 #include "compiler/expr/choose.h"
 #include "compiler/sema/arrays.h"
 #include "compiler/sema/files.h"
+#include "compiler/sema/index_order.h"
 #include "compiler/sema/keys.h"
 #include "compiler/sema/layer_masks.h"
 #include "compiler/sema/names.h"
@@ -80,6 +81,7 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     if (diag_errors(s->d) > errors) return;
     if (list_margins(s->out)) diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
     sema_warn_unused(s);
+    sema_warn_index_order(s);
     if (sema_stopped(s) || !program_finish(s)) return;
     s->out->workspace = workspace_new(); /* without one, planning keeps nothing between batches */
 }

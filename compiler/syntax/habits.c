@@ -6,6 +6,9 @@
 #include "compiler/syntax/habits.h"
 #include "compiler/fcpc.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -23,9 +26,9 @@ static const habit table[] = {
     /* --- the mask as a key --- */
     {KEY, "window sliding_window", "transformers", "plan { mask = window(w = $64$) }",
      "w counts the query's own token; without a window, mask = causal"},
-    {KEY, "window_size", "FlashAttention, TransformerEngine", "plan { mask = window_both(l = $64$, r = 0) }",
+    {KEY, "window_size", "FlashAttention, TransformerEngine", "plan { mask = $window_both(l = 64, r = 0)$ }",
      "its -1, no limit, is a mask of its own: causal, full, or mask back = q - k <= 64"},
-    {KEY, "window_left sliding_window_size", "FlashInfer, SGLang", "plan { mask = window_both(l = $64$, r = 0) }",
+    {KEY, "window_left sliding_window_size", "FlashInfer, SGLang", "plan { mask = $window_both(l = 64, r = 0)$ }",
      "its -1, no limit, is mask = causal"},
     {KEY, "causal is_causal attn_mask_type", "FlashAttention, PyTorch, TransformerEngine", "plan { mask = causal }",
      "without it, mask = full; with fewer queries than keys, PyTorch's is batch { align = top_left }"},
@@ -216,12 +219,63 @@ static bool fits_example(const char *value, const char *example) {
         for (const char *c = value; *c; c++) commas += *c == ',';
         return *value == '[' && value[strlen(value) - 1] == ']' && commas < ELEMENTS;
     }
+    if (*example < '0' || *example > '9') return false; /* window_both, in which put_own_window has put no numbers */
     const size_t whole = strspn(value, "0123456789"), size = strspn(value, "0123456789.");
     const bool point = memchr(example, '.', strcspn(example, "$")) != NULL;
     return whole && !value[size] && (point || whole == size);
 }
 
+bool habits_put_window(int64_t l, int64_t r, text *out) {
+    const bool no_left = l < 0 && l != HABITS_UNKNOWN, no_right = r < 0 && r != HABITS_UNKNOWN;
+    if (no_left && no_right) text_puts(out, "full");
+    else if (no_left && r == 0) text_puts(out, "causal");
+    else if (no_left && r > 0) text_printf(out, "mask ahead = k - q <= %" PRId64, r);
+    else if (no_right && l >= 0) text_printf(out, "mask back = q - k <= %" PRId64, l);
+    else if (no_left) text_puts(out, "k - q <= r");
+    else if (no_right) text_puts(out, "q - k <= l");
+    else text_printf(out, "window_both(l = %" PRId64 ", r = %" PRId64 ")", l, r);
+    return (no_left || no_right) && !(no_left && no_right) && !(no_left && r == 0);
+}
+
+/* Reads one side of a window at *at, as 128, 4K, -1 or None, which is -1. False: it is something else. */
+static bool read_side(const char **at, int64_t *out) {
+    static const char units[] = "KMG";
+    *at += strspn(*at, " ");
+    if (!strncmp(*at, "None", 4)) {
+        *out = -1;
+        *at += 4;
+        return true;
+    }
+    char *end;
+    errno = 0;
+    *out = strtoll(*at, &end, 10);
+    if (end == *at || errno) return false;
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    for (const char *u = units; unit && u <= unit; u++)
+        if (__builtin_mul_overflow(*out, (int64_t)1024, out)) return false;
+    *at = end + (unit ? 1 : 0) + strspn(end + (unit ? 1 : 0), " ");
+    return true;
+}
+
+/* Adds what to write for a window as FlashAttention has it: [l, r], (l, r), or l alone, where r is 0. False: the user's
+ * text is something else. */
+static bool put_own_window(const char *value, text *out) {
+    const char *at = value + (*value == '[' || *value == '(');
+    int64_t l, r = 0;
+    if (!read_side(&at, &l)) return false;
+    if (*value == '[' || *value == '(') {
+        if (*at++ != ',' || !read_side(&at, &r) || *at++ != (*value == '[' ? ']' : ')')) return false;
+    }
+    if (*at) return false;
+    text own = {0};
+    const bool definition = habits_put_window(l, r, &own);
+    text_printf(out, definition ? "%.*s" : "plan { mask = %.*s }", (int)own.size, own.failed ? "" : own.at);
+    text_free(&own);
+    return true;
+}
+
 void habits_print(const habit *h, const char *value, text *out) {
+    if (value && strstr(h->write, "$window_both(") && put_own_window(value, out)) return;
     for (const char *at = h->write; *at;) {
         const size_t plain = strcspn(at, "$");
         text_add(out, at, plain);

@@ -11,8 +11,8 @@ typedef struct habit {
     unsigned places;   /* FCPC_HABIT_KEY, ... of fcpc.h */
     const char *words; /* separated by blanks */
     const char *whose; /* who calls it so */
-    /* What to write; "": there is no such thing here. Between two '$' stands an example of a number or list, whose place
-     * the user's own takes. */
+    /* What to write; "": there is no such thing here. Between two '$' stands an example of a number, list or window_both,
+     * whose place the user's own takes. */
     const char *write;
     const char *why; /* a remark, or "" */
 } habit;
@@ -20,6 +20,13 @@ typedef struct habit {
 const habit *habits_get(size_t i); /* NULL: there are no more */
 /* The first row that has the word, for one of these places; `after` that row, unless it is NULL. NULL: none has it. */
 const habit *habits_find(const char *word, unsigned places, const habit *after);
-/* Adds what to write. If `value` is a number or list of the kind of the example, it takes the place of it; NULL: none. */
+/* Adds what to write. If `value` is a number or list of the kind of the example, it takes the place of it; NULL: none.
+ * The place of window_both is taken by the mask of a window [l, r], (l, r) or l, as FlashAttention has it. */
 void habits_print(const habit *h, const char *value, text *out);
+
+#define HABITS_UNKNOWN INT64_MIN
+/* Adds what to write for a window that reaches l back and r ahead, where a negative number means no limit, as in
+ * FlashAttention: window_both(l = 128, r = 32), causal, full or mask back = q - k <= 128. HABITS_UNKNOWN: the number is
+ * not known. True: that is no mask that a plan can name, but the definition or the rule of one. */
+bool habits_put_window(int64_t l, int64_t r, text *out);
 #endif

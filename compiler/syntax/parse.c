@@ -403,6 +403,22 @@ static void word_before(const parse *p, span open, char word[40]) {
     word[end - begin] = 0;
 }
 
+/* The text from a bracket to the ')' that closes it, as `(64, 0)`; "": it is long, or goes on in another line. It is
+ * taken from the source, because the scanner has marked its own copy. */
+static void bracketed(const parse *p, span open, char out[40]) {
+    const char *name, *bytes;
+    size_t size;
+    bool builtin;
+    *out = 0;
+    diag_source_get(p->tree.d, open.source, &name, &bytes, &size, &builtin);
+    for (size_t i = 0; i + 1 < 40 && open.begin + i < size && bytes[open.begin + i] != '\n'; i++) {
+        if (bytes[open.begin + i] != ')') continue;
+        memcpy(out, bytes + open.begin, i + 1);
+        out[i + 1] = 0;
+        return;
+    }
+}
+
 /* What begins a statement outside of sections in other languages, and what to write here. */
 static const struct {
     const char *words; /* separated by blanks */
@@ -476,9 +492,10 @@ static void hint_at_syntax_error(parse *p, const char *here, uint32_t length, ui
     case ',':
         if (operators && statements) say = "definitions are separated by ';' or a new line";
         else if (open == '(' && is_among(expected, ')')) {
-            char word[40];
+            char word[40], value[40];
             word_before(p, p->brackets[p->inner - 1].at, word);
-            char *usual = fcpc_habit(word, FCPC_HABIT_KEY, NULL);
+            bracketed(p, p->brackets[p->inner - 1].at, value);
+            char *usual = fcpc_habit(word, FCPC_HABIT_KEY, value);
             if (usual) diag_hint(p->tree.d, "%s", usual);
             else say = "a list stands in [ ]";
             free(usual);

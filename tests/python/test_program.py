@@ -79,6 +79,10 @@ class Hints(Expecting):
     def test_words_of_other_projects(self):
         """The compiler's hints, as arguments of fcpc.program."""
         for more, hint in [({"window": 64}, 'write mask="window(w = 64)"'),
+                           ({"window_size": (128, 32)}, 'write mask="window_both(l = 128, r = 32)"'),
+                           ({"window_size": (128, -1)}, 'write mask="q - k <= 128"'),
+                           ({"window_size": (-1, 0)}, 'write mask="causal"'),
+                           ({"window_size": (None, None)}, 'write mask="window_both(l = 64, r = 0)"'),
                            ({"softcap": 30}, 'write score="softcap(c = 30.0)"'),
                            ({"alibi": True}, 'write score="alibi"'), ({"num_heads": 12}, "write heads=12"),
                            ({"cu_seqlens": [0, 3, 5]}, "write prog.plan(fcpc.lengths([0, 3, 5]))"),
@@ -96,6 +100,8 @@ class Hints(Expecting):
                 self.assertEqual(str(error).count("did you mean"), "headz" in more, str(error))
                 self.assertNotIn(" { ", str(error))
         self.expect("E200", lambda: fcpc.program("k < prefix[b]", fields=["prefix"]),
+                    'fields={"prefix": "given(over = sequences)"}')
+        self.expect("E203", lambda: fcpc.program("k <= q or k < prefix"),
                     'fields={"prefix": "given(over = sequences)"}')
 
 

@@ -482,3 +482,64 @@ Test(warn, unused) {
         "      |               ^\n"
         "      = hint: setting it does not change the mask 'm'\n");
 }
+
+/* --- indices of fields ---------------------------------------------------------------------------------------------- */
+
+#define FIELDS                                                                                                         \
+    "model { heads = 4; kv_heads = 2 }\nbatch { lengths = [3]; field keep = [1 x 4] over queries / 2, keys / 2\n"      \
+    "field part = [1 x 24] over heads, queries, keys / 2; field edge = [1 x 9] over queries, keys\n"                   \
+    "field w = [9 x 4] over heads; field start = [0 x 12] over heads, keys; field group = [9, 9] over kv_heads\n"      \
+    "field doc = [1 x 3]; field side = [1 x 3] over queries; field bias = [0.5 x 9] over queries, keys }\n"
+#define CAUSAL_AND(condition) FIELDS "mask m = causal and " condition "\nplan { mask = m }"
+
+/* Warned of, with the place of the reading and the right one. */
+static void expect_reading(const char *condition, const char *said, const char *hint) {
+    char text[2000], expected[2000];
+    const int at = 21;
+    snprintf(text, sizeof text, FIELDS "mask m = causal and %s\nplan { mask = m }", condition);
+    const size_t wide = strcspn(condition, "]") + 1;
+    snprintf(expected, sizeof expected,
+             "a.fcp:6:%d: warning: %s\n    6 | mask m = causal and %s\n      | %*s%.*s\n      = hint: %s\n", at, said,
+             condition, at - 1, "", (int)wide, "^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^", hint);
+    expect(text, expected);
+}
+
+Test(warn, fields_read_with_keys_first) {
+    expect_reading("keep[k / 2, q / 2] == 1", "field 'keep' is over queries / 2, keys / 2, and is read with keys first",
+                   "read it as keep[q / 2, k / 2]");
+    expect_reading("keep[b, a] == 1 where { a = q / 2; b = k / 2 }",
+                   "field 'keep' is over queries / 2, keys / 2, and is read with keys first",
+                   "read it as keep[q / 2, k / 2]");
+    expect_reading("part[h, k, q / 2] == 1",
+                   "field 'part' is over heads, queries, keys / 2, and is read with keys first",
+                   "read it as part[h, q, k / 2]");
+    expect_reading("edge[k, q] == 1", "field 'edge' is over queries, keys, and is read with keys first",
+                   "read it as edge[q, k]");
+    expect(FIELDS "score x = s + bias[k, q]\nplan { mask = causal; score = x }",
+           "a.fcp:6:15: warning: field 'bias' is over queries, keys, and is read with keys first\n"
+           "    6 | score x = s + bias[k, q]\n"
+           "      |               ^^^^^^^^^^\n"
+           "      = hint: read it as bias[q, k]\n");
+    expect(CAUSAL_AND("keep[q / 2, k / 2] == 1"), "");
+    expect(CAUSAL_AND("part[h, q, k / 2] == 1"), "");
+    expect(CAUSAL_AND("(edge[q, k] == 1 or edge[k, q] == 1)"), ""); /* a graph, both ways */
+    expect(CAUSAL_AND("edge[q, q] == 1 and edge[k, k] == 1"), "");
+    expect(CAUSAL_AND("edge[k, min(q, k)] == 1"), "");
+    expect(CAUSAL_AND("edge[0, k] == edge[q, 0]"), "");
+    expect(CAUSAL_AND("doc[q] == doc[k] and side[q] == 1"), "");
+    expect(CAUSAL_AND("start[h, q] == start[h, k]"), "");
+}
+
+Test(warn, fields_over_heads_read_as_if_over_kv_heads) {
+    static const char group[] = "; over kv_heads it would have a value for each group of heads";
+    char hint[200];
+    snprintf(hint, sizeof hint, "read it as w[h]%s", group);
+    expect_reading("w[h / 2] > q - k", "field 'w' is over heads, and is read at h / 2", hint);
+    expect_reading("w[h / (heads / kv_heads)] > q - k", "field 'w' is over heads, and is read at h / 2", hint);
+    snprintf(hint, sizeof hint, "read it as start[h, ...]%s", group);
+    expect_reading("start[h / 4, k] <= q", "field 'start' is over heads, and is read at h / 4", hint);
+    expect(CAUSAL_AND("q - k < w[h]"), "");
+    expect(CAUSAL_AND("q - k < w[h] + w[h / 2]"), "");
+    expect(CAUSAL_AND("q - k < w[h / 1]"), "");
+    expect(CAUSAL_AND("q - k < group[h / (heads / kv_heads)]"), "");
+}

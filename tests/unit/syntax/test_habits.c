@@ -154,6 +154,23 @@ Test(habits, the_users_number_or_list_takes_the_place_of_the_example) {
     expect_hint("cu_seqlens", key, "7", "write batch { lengths = cumulative([0, 3, 5, 10]) }");
     expect_hint("cu_seqlens", key, "[0, 1, 2, 3, 4, 5, 6, 7, 8]",
                 "write batch { lengths = cumulative([0, 3, 5, 10]) }");
+    expect_hint("window_size", key, "[128, 32]", "write plan { mask = window_both(l = 128, r = 32) }");
+    expect_hint("window_size", key, "(128, 32)", "write plan { mask = window_both(l = 128, r = 32) }");
+    expect_hint("window_size", key, " ( 4K ,0 )", "write plan { mask = window_both(l = 64, r = 0) }");
+    expect_hint("window_size", key, "( 4K , 0 )", "write plan { mask = window_both(l = 4096, r = 0) }");
+    expect_hint("window_size", key, "128", "write plan { mask = window_both(l = 128, r = 0) }");
+    expect_hint("window_size", key, "[128, -1]", "write mask back = q - k <= 128: ");
+    expect_hint("window_size", key, "(-1, 32)", "write mask ahead = k - q <= 32: ");
+    expect_hint("window_size", key, "(-1, -1)", "write plan { mask = full }");
+    expect_hint("window_size", key, "(None, None)", "write plan { mask = full }");
+    expect_hint("window_size", key, "[-1, 0]", "write plan { mask = causal }");
+    expect_hint("window_left", key, "-1", "write plan { mask = causal }");
+    expect_hint("window_left", key, "31", "write plan { mask = window_both(l = 31, r = 0) }");
+    static const char *const others[] = {"[128]",      "[1, 2, 3]", "(1, 2]", "[1, 2",  "[1, 2] ",
+                                         "",           "x",         "1.5",    "[1, x]", "99999999999999999999",
+                                         "9000000000G"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        expect_hint("window_size", key, others[i], "write plan { mask = window_both(l = 64, r = 0) }");
     expect_hint("dropout_p", key, "0.1", "there is no dropout");
     expect_hint("num_heads", FCPC_HABIT_PLAN, "40", NULL);
     expect_hint("num_head", key, NULL, NULL);
