@@ -79,9 +79,9 @@ static inline uint8_t box_depends(const box_node *x, const uint8_t *on) {
 typedef enum box_class { BOX_NONE, BOX_FULL, BOX_MIXED } box_class;
 
 size_t box_program_size(uint32_t count); /* bytes */
-/* The program of a whole mask for one sequence. It has the elements that are read at constant indices as constants. The sequence's arrays are bound to `arrays` (NULL if the mask reads
- * none), which must live as long as the programs that are made from this one. `out` has box_program_size(mask.count)
- * bytes. */
+/* The program of a whole mask for one sequence. It has the elements that are read at constant indices as constants. The
+ * sequence's arrays are bound to `arrays` (NULL if the mask reads none), which must live as long as the programs that
+ * are made from this one. `out` has box_program_size(mask.count) bytes. */
 void box_program_make(mc_code mask, const mc_env *env, const box_arrays *arrays, box_program *out);
 /* Evaluates a program on a box. The answer is NONE or FULL only if nothing can fault in the box. `values` has
  * program->count records, which are filled in. *out_simpler tells whether specialising would make the program

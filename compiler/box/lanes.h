@@ -23,7 +23,7 @@ const int64_t *lanes_run(lanes *l, int d, int64_t from, uint32_t count, const in
 /* For callers that go from node to node themselves (tally.h): makes room for the lanes of all nodes of a program, which
  * lives as long as they are used. False when out of memory. */
 bool lanes_begin(lanes *l, const box_program *program);
-int64_t *lanes_of(lanes *l, uint32_t node); /* LANES values */
+int64_t *lanes_of(lanes *l, uint32_t node); /* LANES values; behind them are those of the next node */
 /* Computes a node's lanes from those of its operands, as lanes_run does. False: lanes.c does not know its operation. */
 bool lanes_node(lanes *l, uint32_t node, int d, int64_t from, uint32_t count, const int64_t at[BOX_DIMS]);
 

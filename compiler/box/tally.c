@@ -22,6 +22,7 @@
 #include "runtime/base/grow.h"
 #include "runtime/base/stop.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,12 +47,13 @@ typedef struct side {
     bool on_h;                      /* some leaf depends on the head */
     uint32_t count;                 /* classes */
     int64_t *values;                /* of leaf i and class j: values[i * CLASSES_MOST + j] */
+    part *parts;
     uint32_t first[TALLY_SIDE + 1]; /* cell i has parts [first[i], first[i + 1]) */
-    part parts[TALLY_SIDE * TALLY_CELL];
 } side;
 
 struct tally {
     lanes *lanes;
+    int64_t *lane; /* of node 0; those of the others follow */
     const box_program *program;
     uint8_t *on;           /* by node: what it depends on */
     bool *level;           /* by node: is it constant over the positions at hand? */
@@ -60,14 +62,16 @@ struct tally {
     uint32_t *plain, plain_count; /* nodes that depend on h at most */
     side side[2];
     size_t value_room[2];
-    uint16_t slots[SLOTS];                                 /* class + 1, or 0 */
-    uint16_t part_of[CLASSES_MOST], cell_of[CLASSES_MOST]; /* a class's last part, and the cell of it, + 1 */
-    uint8_t *sees;                                         /* sees[i * classes of k + j] */
+    uint8_t *sees;    /* sees[i * classes of k + j] */
     uint16_t *across; /* across[class * TALLY_SIDE + cell]: positions of the class in the cell, of keys */
     size_t sees_room, across_room;
-    uint16_t row[CLASSES_MOST]; /* pairs of a row of cells with one key of each class */
-    uint32_t pairs[TALLY_SIDE * TALLY_SIDE];
     uint64_t work;
+    /* The rest, about 95 kB, is written before it is read: a new tally need not clear it. */
+    uint16_t slots[SLOTS];                                 /* class + 1, or 0 */
+    uint16_t part_of[CLASSES_MOST], cell_of[CLASSES_MOST]; /* a class's last part, and the cell of it, + 1 */
+    uint16_t row[CLASSES_MOST];                            /* pairs of a row of cells with one key of each class */
+    uint32_t pairs[TALLY_SIDE * TALLY_SIDE];
+    part parts[2][TALLY_SIDE * TALLY_CELL];
 };
 
 /* What steps cost in nanoseconds: for a node, to ask whether it is level, or to evaluate it at a position; to find a
@@ -75,8 +79,11 @@ struct tally {
 enum { WORK_LEVEL = 8, WORK_AT = 2, WORK_CLASS = 4, WORK_JOINT = 2, WORK_PART = 2 };
 
 tally *tally_new(void) {
-    tally *t = calloc(1, sizeof *t);
-    if (t && !(t->lanes = lanes_new())) {
+    tally *t = malloc(sizeof *t);
+    if (!t) return NULL;
+    memset(t, 0, offsetof(tally, slots));
+    for (int d = 0; d < 2; d++) t->side[d].parts = t->parts[d];
+    if (!(t->lanes = lanes_new())) {
         free(t);
         return NULL;
     }
@@ -151,7 +158,7 @@ static bool reserve(tally *t, uint32_t count) {
     return true;
 }
 
-/* Sorts the nodes of a program into what depends on one dimension, on both, and on neither. False: out of memory. */
+/* Sorts the nodes of a program into what depends on both dimensions, and on neither. False: out of memory. */
 static bool sort_nodes(tally *t, const box_program *p) {
     enum { BOTH = ON_Q | ON_K };
     if (!reserve(t, p->count)) return false;
@@ -164,6 +171,24 @@ static bool sort_nodes(tally *t, const box_program *p) {
         if ((t->on[i] & BOTH) == BOTH) t->joint[t->joint_count++] = i;
         if (!(t->on[i] & BOTH)) t->plain[t->plain_count++] = i;
     }
+    return true;
+}
+
+/* Is each position of dimension d a class of its own, because a leaf is a form, as q is in `last[k] >= q`? */
+static bool are_single(const tally *t, int d) {
+    const box_node *nodes = t->program->nodes;
+    for (uint32_t j = 0; j < t->joint_count; j++) {
+        const uint32_t operand[3] = {nodes[t->joint[j]].a, nodes[t->joint[j]].b, nodes[t->joint[j]].c};
+        for (int o = 0; o < 3; o++)
+            if (operand[o] != MC_NONE && nodes[operand[o]].op == BOX_LINEAR && nodes[operand[o]].f.x[d]) return true;
+    }
+    return false;
+}
+
+/* Finds the leaves of both dimensions, and the nodes that they need. False: out of memory. */
+static bool find_leaves(tally *t) {
+    enum { BOTH = ON_Q | ON_K };
+    const box_program *p = t->program;
     for (int d = 0; d < 2; d++) {
         side *s = &t->side[d];
         const uint8_t own = (uint8_t)(1 << d);
@@ -239,17 +264,19 @@ static bool are_level(tally *t, const side *s, int d, int64_t from, int64_t to, 
     return true;
 }
 
+static int64_t *lane_of(const tally *t, uint32_t node) { return t->lane + (size_t)node * LANES; }
+
 /* The class of lane i, which is made if there is none; `most` if there would be too many. */
 static uint32_t class_of(tally *t, side *s, uint32_t i, uint32_t most) {
     uint64_t hash = 0;
     for (uint32_t j = 0; j < s->leaf_count; j++)
-        hash = (hash ^ (uint64_t)lanes_of(t->lanes, s->leaves[j])[i]) * 0x9e3779b97f4a7c15u;
+        hash = (hash ^ (uint64_t)lane_of(t, s->leaves[j])[i]) * 0x9e3779b97f4a7c15u;
     for (uint32_t at = (uint32_t)(hash >> 52);; at = (at + 1) % SLOTS) { /* of 2^12 */
         const uint32_t cls = t->slots[at] ? t->slots[at] - 1u : s->count;
         if (cls == s->count && cls == most) return most;
         uint32_t j = 0;
         for (; j < s->leaf_count; j++) {
-            int64_t *value = &s->values[(size_t)j * CLASSES_MOST + cls], x = lanes_of(t->lanes, s->leaves[j])[i];
+            int64_t *value = &s->values[(size_t)j * CLASSES_MOST + cls], x = lane_of(t, s->leaves[j])[i];
             if (cls == s->count) *value = x;
             else if (*value != x) break;
         }
@@ -265,18 +292,23 @@ static uint32_t class_of(tally *t, side *s, uint32_t i, uint32_t most) {
 /* Is lane i of all leaves equal to the lane before it? */
 static bool goes_on(tally *t, const side *s, uint32_t i) {
     for (uint32_t j = 0; j < s->leaf_count; j++) {
-        const int64_t *v = lanes_of(t->lanes, s->leaves[j]);
+        const int64_t *v = lane_of(t, s->leaves[j]);
         if (v[i] != v[i - 1]) return false;
     }
     return true;
+}
+
+/* How many classes of a side are worth trying. */
+static uint32_t classes_most(const tally_cuts *cuts) {
+    const uint32_t positions = (uint32_t)(cuts->at[cuts->count] - cuts->at[0]);
+    return positions / SHARE > FEW ? positions / SHARE : FEW;
 }
 
 /* Finds the classes of the positions of dimension d, and the parts of its cells. at: a position of the box, of the head
  * at hand. False: there are too many classes. */
 static bool find_classes(tally *t, int d, const tally_cuts *cuts, const int64_t at[BOX_DIMS]) {
     side *s = &t->side[d];
-    const int64_t positions = cuts->at[cuts->count] - cuts->at[0];
-    const uint32_t most = positions / SHARE > FEW ? (uint32_t)(positions / SHARE) : FEW;
+    const uint32_t most = classes_most(cuts);
     uint32_t parts = 0;
     s->count = 0;
     memset(t->slots, 0, sizeof t->slots);
@@ -315,16 +347,15 @@ static bool find_sees(tally *t, const int64_t at[BOX_DIMS]) {
     for (uint32_t from = 0; from < k->count; from += LANES) {
         const uint32_t width = k->count - from < LANES ? k->count - from : LANES;
         for (uint32_t j = 0; j < k->leaf_count; j++)
-            memcpy(lanes_of(t->lanes, k->leaves[j]), k->values + (size_t)j * CLASSES_MOST + from,
-                   width * sizeof *k->values);
+            memcpy(lane_of(t, k->leaves[j]), k->values + (size_t)j * CLASSES_MOST + from, width * sizeof *k->values);
         for (uint32_t cls = 0; cls < q->count; cls++) {
             for (uint32_t j = 0; j < q->leaf_count; j++) {
-                int64_t *v = lanes_of(t->lanes, q->leaves[j]);
+                int64_t *v = lane_of(t, q->leaves[j]);
                 for (uint32_t i = 0; i < width; i++) v[i] = q->values[(size_t)j * CLASSES_MOST + cls];
             }
             for (uint32_t j = 0; j < t->joint_count; j++)
                 if (!lanes_node(t->lanes, t->joint[j], BOX_K, at[BOX_K], width, at)) return false;
-            const int64_t *answer = lanes_of(t->lanes, root);
+            const int64_t *answer = lane_of(t, root);
             uint8_t *to = t->sees + (size_t)cls * k->count + from;
             for (uint32_t i = 0; i < width; i++) to[i] = (uint8_t)answer[i];
         }
@@ -395,8 +426,12 @@ fcp_code tally_cells(tally *t, const box_program *p, const box *b, const tally_c
                      const volatile int *stop, const uint32_t **out_pairs, uint64_t *out_work) {
     *out_pairs = NULL;
     t->work = *out_work = 0;
-    if (!sort_nodes(t, p) || !lanes_begin(t->lanes, p)) return FCP_E_NO_MEMORY;
     const tally_cuts *cuts[2] = {[BOX_Q] = q, [BOX_K] = k};
+    if (!sort_nodes(t, p)) return FCP_E_NO_MEMORY;
+    for (int d = 0; d < 2; d++)
+        if (box_side(b, d) > classes_most(cuts[d]) && are_single(t, d)) return FCP_OK;
+    if (!find_leaves(t) || !lanes_begin(t->lanes, p)) return FCP_E_NO_MEMORY;
+    t->lane = lanes_of(t->lanes, 0);
     const uint64_t heads = box_side(b, BOX_H);
     memset(t->pairs, 0, (size_t)q->count * k->count * sizeof *t->pairs);
     bool known = true;

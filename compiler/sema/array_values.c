@@ -414,7 +414,7 @@ static bool read_npy(const reading *r, numbers *n) {
 
 /* --- the values --------------------------------------------------------------------------------------------------- */
 
-static bool int_at(const numbers *n, uint64_t i, int64_t *out) {
+static inline bool int_at(const numbers *n, uint64_t i, int64_t *out) {
     if (n->from_npy) return fcp_npy_int(&n->npy, i, out);
     *out = n->ints[i];
     return true;
