@@ -43,7 +43,7 @@ value expr_read_bare(sema *s, expr *e, uint32_t array, bool score);
 uint32_t expr_emit(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32_t c, int64_t imm, uint32_t guard);
 /* Does v have this type, or one that is not known yet? If not, reports it, unless it was reported before (poison). */
 bool expr_needs(sema *s, value v, value_type type, const expr *e, const char *who);
-/* Adds the hint for the name of a mask of the prelude where a number is wanted, as in k < prefix: a field is meant, which
+/* Adds the hint for the name of a mask of the prelude where a number is wanted, as in k < prefix: a field is meant, and
  * would hide the mask. Other expressions get none. */
 void expr_hint_number(sema *s, const expr *e);
 /* Emits exact(a, b): a / b, which divides by zero if there is a remainder. */

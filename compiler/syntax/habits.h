@@ -11,8 +11,8 @@ typedef struct habit {
     unsigned places;   /* FCPC_HABIT_KEY, ... of fcpc.h */
     const char *words; /* separated by blanks */
     const char *whose; /* who calls it so */
-    /* What to write; "": there is no such thing here. Between two '$' stands an example of a number, list or window_both,
-     * whose place the user's own takes. */
+    /* What to write; "": there is no such thing here. Between two '$' stands an example of a number, of a list or of
+     * window_both, whose place the user's own takes. */
     const char *write;
     const char *why; /* a remark, or "" */
 } habit;
