@@ -122,8 +122,9 @@ typedef struct fcpc_times {
 } fcpc_times;
 
 /* The values of a field: whole numbers, or reals for a field of reals. `count` is one for each key of the batch, or as
- * many as the field's `over` says; sequences end to end, those of a sequence in the order of its dimensions. Example: of
- * a field over heads, queries / 128, keys / 128 a sequence of 300 tokens has 8 x 3 x 3 values if there are 8 heads. */
+ * many as the field's `over` says; sequences end to end, those of a sequence in the order of its dimensions. Example:
+ * of a field over heads, queries / 128, keys / 128 a sequence of 300 tokens has 8 x 3 x 3 values if there are 8
+ * heads. */
 typedef struct fcpc_field {
     const char *name;      /* as the program declares it: batch { field name = ... } */
     const int64_t *values; /* [count]; NULL: reals */
@@ -277,19 +278,19 @@ fcp_code fcpc_explain_json(const char *name, const char *text, size_t size, cons
 
 /* Where a word is met. */
 enum {
-    FCPC_HABIT_KEY = 1,       /* a key of a section, or an argument of fcpc.program in Python */
-    FCPC_HABIT_NAME = 2,      /* a name in a mask or score, which may be called or indexed */
-    FCPC_HABIT_SCORE = 4,     /* a name in a score, or the score that a plan names */
-    FCPC_HABIT_PLAN = 8,      /* the mask that it names */
-    FCPC_HABIT_STRATEGY = 16, /* the strategy that it names */
-    FCPC_HABIT_ARGUMENT = 32, /* a parameter of a mask or score: what to write is another parameter */
-    FCPC_HABIT_VALUE = 64     /* a word among those that a key takes: what to write is one of these */
+    FCPC_FOREIGN_KEY = 1,       /* a key of a section, or an argument of fcpc.program in Python */
+    FCPC_FOREIGN_NAME = 2,      /* a name in a mask or score, which may be called or indexed */
+    FCPC_FOREIGN_SCORE = 4,     /* a name in a score, or the score that a plan names */
+    FCPC_FOREIGN_PLAN = 8,      /* the mask that it names */
+    FCPC_FOREIGN_STRATEGY = 16, /* the strategy that it names */
+    FCPC_FOREIGN_ARGUMENT = 32, /* a parameter of a mask or score: what to write is another parameter */
+    FCPC_FOREIGN_VALUE = 64     /* a word among those that a key takes: what to write is one of these */
 };
-/* What to write instead of a word that other projects use in one of these places. fcpc_habit("num_heads",
- * FCPC_HABIT_KEY, "40") is "write model { heads = 40 }". `value` is what the caller gave the word; where it is neither a
- * number nor a list, or NULL, the text has an example. The text is malloc'd, the caller frees it. NULL: it is no such
- * word, or out of memory. */
-char *fcpc_habit(const char *word, uint32_t places, const char *value);
+/* What to write instead of a word that other projects use in one of these places. fcpc_foreign_word("num_heads",
+ * FCPC_FOREIGN_KEY, "40") is "write model { heads = 40 }". `value` is what the caller gave the word; where it is
+ * neither a number nor a list, or NULL, the text has an example. The text is malloc'd, the caller frees it. NULL: it is
+ * no such word, or out of memory. */
+char *fcpc_foreign_word(const char *word, uint32_t places, const char *value);
 
 #ifdef __cplusplus
 }

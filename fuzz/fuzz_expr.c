@@ -35,8 +35,8 @@ enum { BYTE_FLAGS, BYTE_Q, BYTE_K, BYTE_H, BYTE_SIDES, BYTE_HALVES, BYTE_SHIFT_Q
  * FLAG_LARGE:    boxes have up to 24 elements a side in place of 8, and sequences up to 150 tokens in place of 16. Such
  *                an input takes milliseconds, so the fuzzer skips it; a replay runs those of fuzz/corpus/expr-large. */
 enum { FLAG_FAR = 1, FLAG_SEQUENCE = 2, FLAG_QUERIES = 4, FLAG_LARGE = 8, FLAG_BLOCKS = 16, FEW = 3, SHORT = 16 };
-/* What the mask may read: one element for each key (the last ones, of many), one for each query, a table, blocks of each
- * head; and bands. */
+/* What the mask may read: one element for each key (the last ones, of many), one for each query, a table, blocks of
+ * each head; and bands. */
 enum {
     ARRAY_KEYS,
     ARRAY_QUERIES,

@@ -9,9 +9,9 @@
  * nodes are equal, so there is only one. A node that may fault is never simplified away while its guard may be true,
  * because its fault would be lost.
  * Reals: constants are folded in double, but only where every machine agrees: + - * / sqrt floor and comparisons, which
- * IEEE 754 fixes to the bit, and the few exact values of other functions, such as exp 0, log2 of a power of two and floor(log2(12)).
- * Results that are not finite are not folded. Simplifications hold for every x, NaN and -0.0 included. That is why x +
- * 0.0 stays (for x = -0.0 it is +0.0), and so do x * 0.0, x - x and x == x.
+ * IEEE 754 fixes to the bit, and the few exact values of other functions, such as exp 0, log2 of a power of two and
+ * floor(log2(12)). Results that are not finite are not folded. Simplifications hold for every x, NaN and -0.0
+ * included. That is why x + 0.0 stays (for x = -0.0 it is +0.0), and so do x * 0.0, x - x and x == x.
  * Cost: expected O(1) for a node (hashing); extraction O(nodes).
  */
 #include <math.h>

@@ -133,8 +133,8 @@ typedef struct mc_code {
 /* --- what code reads --------------------------------------------------------------------------------------------- */
 
 /* An array, bound to one sequence. With one dimension, element i is at data[i - first], for first <= i < first + count.
- * With two, `first` and `count` are about rows, and element (i, j) is at data[(i - first) * columns + j - column_first].
- * With three there are `planes` of such rows, numbered from 0. */
+ * With two, `first` and `count` are about rows, and element (i, j) is at data[(i - first) * columns + j -
+ * column_first]. With three there are `planes` of such rows, numbered from 0. */
 typedef enum mc_width { MC_I8 = 1, MC_I16 = 2, MC_I32 = 4, MC_I64 = 8, MC_F64 = 9 } mc_width;
 typedef struct mc_array {
     const void *data;

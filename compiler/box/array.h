@@ -26,8 +26,8 @@ typedef struct box_array {
     uint64_t total;
     uint64_t from, to;  /* facts are known of elements [from, to), the part that the mask can read */
     uint64_t content;   /* a number for what the array holds: equal numbers mean equal elements */
-    bool used,
-        again; /* used: not only at constant indices, which box_program_make reads; again: another sequence may have the same contents, as all have those of a table */
+    bool used;          /* it is read at other indices than constant ones, which box_program_make reads */
+    bool again;         /* another sequence may have the same contents, as all have those of a table */
     array_facts *tree;  /* a tree over blocks of elements: node i joins 2 i and 2 i + 1; the leaves begin at `blocks` */
     rank_range *ranks;  /* a tree of ranks, or NULL */
     uint32_t blocks, tree_room, run_of_room, rank_room;
@@ -69,8 +69,8 @@ static inline bool box_loads_constant(mc_code mask, const mc_node *x) {
            (x->c == MC_NONE || mask.nodes[x->c].op == MC_CONST_I);
 }
 
-/* The exact facts about elements [from, to), from < to <= total. If some of them are beyond the mask's reach, nothing is
- * known of them: then the range is that of all integers. */
+/* The exact facts about elements [from, to), from < to <= total. If some of them are beyond the mask's reach, nothing
+ * is known of them: then the range is that of all integers. */
 array_facts box_array_facts(const box_array *a, uint64_t from, uint64_t to);
 /* Copies elements [from, from + count). */
 void box_array_copy(const box_array *a, uint64_t from, uint32_t count, int64_t *out);

@@ -3,8 +3,8 @@
  * Requires: the mask's code, and the sequence's positions and arrays.
  * Gives: box_array_reach of array.h: a range that holds every element which some (q, k, h) reads.
  * How: each node gets the least and the greatest value that it can have. A table that has a row for each block of each
- *      head, as in blocks[h * 256 + q / 128, k / 128], is read by one head, h = 5, from row 1280 to row 1535. So its facts
- *      (array.c) need not be learnt for all heads.
+ *      head, as in blocks[h * 256 + q / 128, k / 128], is read by one head, h = 5, from row 1280 to row 1535. So its
+ *      facts (array.c) need not be learnt for all heads.
  * Cost: O(nodes).
  */
 #include "compiler/base/integers.h"

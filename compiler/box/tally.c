@@ -6,8 +6,8 @@
  *        called joint, and their operands that depend on one dimension are its *leaves*. In `r[q] == r[k]` the joint
  *        node is ==, and the leaves are r[q] and r[k]. Positions at which all leaves of their dimension have the same
  *        values are a class.
- *      - A position's class is found by its leaves' values in a hash table. If the leaves are constant over a cell, as q
- *        / 128 is, this is found out from the ends of the cell, and one position is evaluated for all of them.
+ *      - A position's class is found by its leaves' values in a hash table. If the leaves are constant over a cell, as
+ *        q / 128 is, this is found out from the ends of the cell, and one position is evaluated for all of them.
  *      - The joint nodes are evaluated for each pair of classes, in vector code. The answers are the matrix `sees`.
  *      - The pairs of a cell are x' S y, where x has the number of its queries in each class and y that of its keys. x'
  *        S is computed once for a row of cells. Its product with y takes either the classes that a cell has, one by
@@ -111,8 +111,8 @@ size_t tally_bytes(const tally *t) {
 
 /* --- which programs ----------------------------------------------------------------------------------------------- */
 
-/* How many runs begin among the elements that a load reads in a box, and how many elements these are. False: that is not
- * known. */
+/* How many runs begin among the elements that a load reads in a box, and how many elements these are. False: that is
+ * not known. */
 static bool count_runs(const box_program *p, const box_node *x, const box *b, uint64_t *runs, uint64_t *elements) {
     const box_array *a = &p->arrays[x->f.c];
     const box_node *index = &p->nodes[x->a];

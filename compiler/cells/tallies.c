@@ -2,8 +2,8 @@
  *
  * Requires, units: as in cells.c; a MIXED box, and its program specialised to it.
  * Gives: the counts of a rectangle of cells; the cells of a stretch of units, for a walk (walk.c).
- * Cost: as tally.c says. Too many classes are noticed early. After TRIES such failures among rectangles of one size, and
- *      more than one for each success, no more are tried in this sequence.
+ * Cost: as tally.c says. Too many classes are noticed early. After TRIES such failures among rectangles of one size,
+ *      and more than one for each success, no more are tried in this sequence.
  */
 #include "compiler/cells/cells_parts.h"
 

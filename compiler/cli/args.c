@@ -38,13 +38,13 @@ static const char *near_option(const char *name, size_t length) {
 static const struct {
     const char *words; /* separated by blanks */
     const char *here;
-} option_habits[] =
+} option_words[] =
     {
         {"v verbose debug", "--explain says what auto tried, and --dump what each pass made"},
         {"V", "--version prints it"},
         {"device", "run computes on the processor, and with --backend cuda on GPUs"},
 },
-  command_habits[] = {
+  command_words[] = {
       {"build make plan", "fcpc FILE.fcp -o PLAN compiles; it takes no command"},
       {"lint check validate test", "fcpc verify proves a plan, and fcpc fmt --check looks at a program's layout"},
       {"draw plot view viz visualize render", "fcpc show draws masks and plans"},
@@ -60,8 +60,8 @@ static const struct {
       {"version", "fcpc --version prints it"},
 };
 enum {
-    OPTION_HABITS = sizeof option_habits / sizeof *option_habits,
-    COMMAND_HABITS = sizeof command_habits / sizeof *command_habits
+    OPTION_WORDS = sizeof option_words / sizeof *option_words,
+    COMMAND_WORDS = sizeof command_words / sizeof *command_words
 };
 
 /* Is the word, of `length` bytes, one of a list that blanks separate? */
@@ -83,10 +83,10 @@ static fcp_code unknown_option(const char *dashes, const char *name, size_t leng
         if (words_same(words_keys[k].name, key))
             return fcp_fail(err, FCP_E_USAGE, "unknown option %s%.*s; it is a setting of the program: -D %s.%s=...",
                             dashes, shown, name, words_sections[words_keys[k].section], key);
-    for (int i = 0; i < OPTION_HABITS; i++)
-        if (is_word_of(option_habits[i].words, name, length))
-            return fcp_fail(err, FCP_E_USAGE, "unknown option %s%.*s; %s", dashes, shown, name, option_habits[i].here);
-    char *setting = length > 1 ? fcpc_habit(key, FCPC_HABIT_KEY, NULL) : NULL;
+    for (int i = 0; i < OPTION_WORDS; i++)
+        if (is_word_of(option_words[i].words, name, length))
+            return fcp_fail(err, FCP_E_USAGE, "unknown option %s%.*s; %s", dashes, shown, name, option_words[i].here);
+    char *setting = length > 1 ? fcpc_foreign_word(key, FCPC_FOREIGN_KEY, NULL) : NULL;
     if (setting) {
         fcp_fail(err, FCP_E_USAGE, "unknown option %s%.*s; in the program %.300s", dashes, shown, name, setting);
         free(setting);
@@ -207,9 +207,9 @@ static fcp_code read_words(cmd_line *out, const char *const *words, int count, f
     out->file = words[at];
     /* what neither exists nor looks like a path may be a command with a typing error */
     if (at == 0 && strcmp(words[0], "-") != 0 && !strpbrk(words[0], "./") && access(words[0], F_OK) != 0) {
-        for (int i = 0; i < COMMAND_HABITS; i++)
-            if (is_word_of(command_habits[i].words, words[0], strlen(words[0])))
-                return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; %s", words[0], command_habits[i].here);
+        for (int i = 0; i < COMMAND_WORDS; i++)
+            if (is_word_of(command_words[i].words, words[0], strlen(words[0])))
+                return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; %s", words[0], command_words[i].here);
         const char *near = near_command(words[0]);
         if (near) return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; did you mean '%s'?", words[0], near);
         if (count > 1) return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; fcpc --help lists them", words[0]);

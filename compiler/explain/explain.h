@@ -57,7 +57,8 @@ typedef struct explanation {
     bool by_head;       /* the mask names h */
     explain_kind kind;  /* of the mask: CONDITION or FAULT */
     bool allowed;
-    /* The first conditions that decide: "k < sink is false (100 < 64)". Of a fault: "100 / k: division by zero (100 / 0)" */
+    /* The first conditions that decide: "k < sink is false (100 < 64)". Of a fault: "100 / k: division by zero (100 /
+     * 0)" */
     const char *because[8];
     unsigned reasons;
     explain_step *steps; /* those of the mask; from score_first on, those of the score */

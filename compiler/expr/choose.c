@@ -8,7 +8,7 @@
 
 #include "compiler/expr/choose.h"
 #include "compiler/expr/expr.h"
-#include "compiler/syntax/habits.h"
+#include "compiler/syntax/foreign_words.h"
 
 void expr_check_masks(sema *s) {
     if (s->plan) return; /* a plan has only the arrays that its own mask and score read */
@@ -82,7 +82,7 @@ void expr_choose_mask(sema *s, const sema_keys *k) {
         if (ast_is_call(v, words_sources[SOURCE_FILE]))
             diag_hint(s->d,
                       "rectangles in a file are slices(file(\"a.slices\")); a mask reads other numbers from a field");
-        const bool usual = sema_hint_habit(s, v->name, FCPC_HABIT_PLAN, v);
+        const bool usual = sema_hint_foreign(s, v->name, FCPC_FOREIGN_PLAN, v);
         const char *nearest = usual ? NULL : sema_nearest_mask(s, v->name, KIND_MASK);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
     }
@@ -108,7 +108,7 @@ void expr_choose_score(sema *s, const sema_keys *k) {
         diag_hint(s->d, "plan { mask = %s }", v->name);
     } else if (!s->no_memory) {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown score '%s'", v->name);
-        const bool usual = sema_hint_habit(s, v->name, FCPC_HABIT_SCORE, v);
+        const bool usual = sema_hint_foreign(s, v->name, FCPC_FOREIGN_SCORE, v);
         const char *nearest = usual ? NULL : sema_nearest_mask(s, v->name, KIND_SCORE);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
     }

@@ -22,7 +22,7 @@
 
 #include "compiler/expr/expr.h"
 #include "compiler/expr/slice_sources.h"
-#include "compiler/syntax/habits.h"
+#include "compiler/syntax/foreign_words.h"
 #include "runtime/base/grow.h"
 
 enum { LOWER_MAX = 1000, STEPS_MAX = 1000000, FEW = 6 };
@@ -321,7 +321,7 @@ static int resolve(sema *s, expr *e, const frame *f) {
                             : "masks are in whole numbers");
     } else {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown name '%s'", name);
-        const bool usual = sema_hint_habit(s, name, FCPC_HABIT_NAME | (score ? FCPC_HABIT_SCORE : 0), e);
+        const bool usual = sema_hint_foreign(s, name, FCPC_FOREIGN_NAME | (score ? FCPC_FOREIGN_SCORE : 0), e);
         const char *nearest = usual ? NULL : sema_nearest_name(s, name, f->m, f->def);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
         else if (!usual && e->kind == EXPR_NAME && !s->in_index && !f->m->builtin) {
@@ -414,7 +414,7 @@ static value no_batch_index(sema *s, const expr *e) {
 /* Adds how to declare a field or table, if the name was looked for and nothing is like it. `several`: it has several
  * indices. */
 static void hint_declare(sema *s, const expr *e, const frame *f, bool several) {
-    if (e->ref != REF_WRONG || habits_find(e->name, FCPC_HABIT_NAME, NULL) ||
+    if (e->ref != REF_WRONG || foreign_words_find(e->name, FCPC_FOREIGN_NAME, NULL) ||
         sema_nearest_name(s, e->name, f->m, f->def))
         return;
     diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\")%s }, or model { table %s = %s }", e->name, e->name,
@@ -659,7 +659,7 @@ void expr_hint_field(sema *s, const expr *e) {
     else if (e->kind == EXPR_INDEX)
         diag_hint(s->d, "elements are read in a mask or score of the program, which calls this one: "
                         "mask mine = window(w = near[h])");
-    else if (e->kind == EXPR_NAME && is_free(s, e->name) && !sema_hint_habit(s, e->name, FCPC_HABIT_NAME, e))
+    else if (e->kind == EXPR_NAME && is_free(s, e->name) && !sema_hint_foreign(s, e->name, FCPC_FOREIGN_NAME, e))
         diag_hint(s->d, "a number for each sequence is a field: batch { field %s = given over sequences }", e->name);
 }
 

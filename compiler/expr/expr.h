@@ -105,8 +105,8 @@ bool expr_has_point(const expr *e);
 
 /* Checks the names and types of a mask or score, once. Errors are reported. */
 void expr_check_mask(sema *s, mask *m);
-/* Numbers of the prelude's masks are counts and sizes, so none of them is negative. Reports those that are; numbers[i] is
- * that of parameter i, and known[i] says whether it is a constant. False: one was reported. */
+/* Numbers of the prelude's masks are counts and sizes, so none of them is negative. Reports those that are; numbers[i]
+ * is that of parameter i, and known[i] says whether it is a constant. False: one was reported. */
 bool expr_check_counts(sema *s, const mask *m, arg *const *given, const int64_t *numbers, const bool *known, span call);
 /* "w of 'window'", in the program's memory. NULL: out of memory, which was reported. */
 const char *expr_count_name(sema *s, const mask *m, const arg *param);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "compiler/expr/expr.h"
-#include "compiler/syntax/habits.h"
+#include "compiler/syntax/foreign_words.h"
 
 void expr_check_mask(sema *s, mask *m) {
     if (m->state != MASK_NEW || s->builder || s->failed) return;
@@ -65,8 +65,8 @@ bool expr_check_called(sema *s, const expr *e, mask *m) {
     return true;
 }
 
-/* Adds what to write for a window of the prelude that shall have no limit on one side or both, which is what -1 means in
- * FlashAttention. l and r are of window_both; HABITS_UNKNOWN: not known. */
+/* Adds what to write for a window of the prelude that shall have no limit on one side or both, which is what -1 means
+ * in FlashAttention. l and r are of window_both; FOREIGN_UNKNOWN: not known. */
 static void hint_no_limit(sema *s, const mask *m, const char *param, int64_t l, int64_t r) {
     static const char lead[] = "where -1 means no limit, as in FlashAttention, write";
     static const struct {
@@ -77,7 +77,7 @@ static void hint_no_limit(sema *s, const mask *m, const char *param, int64_t l, 
             diag_hint(s->d, "%s %s", lead, known[i].write);
     if (strcmp(m->name, "window_both")) return;
     text t = {0};
-    habits_put_window(l, r, &t);
+    foreign_words_put_window(l, r, &t);
     text_add(&t, "", 1);
     if (!t.failed) diag_hint(s->d, "%s %s", lead, t.at);
     text_free(&t);
@@ -92,8 +92,8 @@ bool expr_check_counts(sema *s, const mask *m, arg *const *given, const int64_t 
         diag_error(s->d, FCP_E_VALUE, given[i] ? given[i]->value->at : call,
                    "%s of '%s' must be at least 0, this is %" PRId64, p->name, m->name, numbers[i]);
         const bool both = m->param_count == 2;
-        hint_no_limit(s, m, p->name, both && known[0] ? numbers[0] : HABITS_UNKNOWN,
-                      both && known[1] ? numbers[1] : HABITS_UNKNOWN);
+        hint_no_limit(s, m, p->name, both && known[0] ? numbers[0] : FOREIGN_UNKNOWN,
+                      both && known[1] ? numbers[1] : FOREIGN_UNKNOWN);
         return false;
     }
     return true;

@@ -100,8 +100,8 @@ static fcp_code report_exact(const report *r, uint32_t a, uint32_t b) {
     return FCP_E_MASK_EXACT;
 }
 
-/* Is a cell's number asked for by a position, as in keep[h, q, k] of a field over heads, queries / 128, keys / 128? Then
- * the field has the cell of each position that it is read at. */
+/* Is a cell's number asked for by a position, as in keep[h, q, k] of a field over heads, queries / 128, keys / 128?
+ * Then the field has the cell of each position that it is read at. */
 static bool misses_division(const fcp_array *record, const mc_array *bound, const int64_t *index) {
     const int64_t first[3] = {0, bound->first, bound->column_first},
                   count[3] = {bound->planes, bound->count, bound->columns};

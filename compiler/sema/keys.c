@@ -19,7 +19,7 @@
 #include "compiler/sema/names.h"
 #include "compiler/sema/sharing.h"
 #include "compiler/sema/strategies.h"
-#include "compiler/syntax/habits.h"
+#include "compiler/syntax/foreign_words.h"
 #include "runtime/plan/enum_names.h"
 
 enum {
@@ -51,7 +51,7 @@ enum { PROFILES = sizeof profiles / sizeof *profiles };
 
 static void unknown_key(sema *s, section_id id, const entry *e) {
     diag_error(s->d, FCP_E_UNKNOWN_KEY, e->key_at, "%s has no key '%s'", words_sections[id], e->key);
-    if (sema_hint_habit(s, e->key, FCPC_HABIT_KEY, e->value)) return;
+    if (sema_hint_foreign(s, e->key, FCPC_FOREIGN_KEY, e->value)) return;
     const char *names[KEY_COUNT];
     size_t count = 0;
     for (int k = 0; k < KEY_COUNT; k++)
@@ -150,10 +150,10 @@ static int choice(sema *s, const expr *e, const char *what, const char *const *n
     char *line = name_list(names, count, " or ");
     diag_error(s->d, FCP_E_VALUE, e->at, "%s must be %s", what, line ? line : "one of its names");
     free(line);
-    const unsigned places = names == strategy_names ? FCPC_HABIT_STRATEGY : FCPC_HABIT_VALUE;
-    const habit *usual = word ? habits_find(e->name, places, NULL) : NULL;
-    if (usual && (places == FCPC_HABIT_STRATEGY || !*usual->write || words_find(names, count, usual->write) >= 0)) {
-        sema_hint_habit(s, e->name, places, NULL);
+    const unsigned places = names == strategy_names ? FCPC_FOREIGN_STRATEGY : FCPC_FOREIGN_VALUE;
+    const foreign_word *usual = word ? foreign_words_find(e->name, places, NULL) : NULL;
+    if (usual && (places == FCPC_FOREIGN_STRATEGY || !*usual->write || words_find(names, count, usual->write) >= 0)) {
+        sema_hint_foreign(s, e->name, places, NULL);
         return -1;
     }
     const char *nearest = word ? diag_nearest(e->name, strlen(e->name), names, (size_t)count) : NULL;
@@ -519,7 +519,8 @@ static void check_param(sema *s, uint32_t which, const arg *a, const arg **given
             diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "strategy '%s' has no parameter '%s'", strategy, a->name);
         else diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "strategies take named arguments");
         const char *nearest = NULL;
-        for (const habit *h = NULL; a->name && !nearest && (h = habits_find(a->name, FCPC_HABIT_ARGUMENT, h));)
+        for (const foreign_word *h = NULL;
+             a->name && !nearest && (h = foreign_words_find(a->name, FCPC_FOREIGN_ARGUMENT, h));)
             if (words_find(names, (int)count, h->write) >= 0) nearest = h->write;
         if (a->name && !nearest) nearest = diag_nearest(a->name, strlen(a->name), names, count);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);

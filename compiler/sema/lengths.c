@@ -350,7 +350,7 @@ static bool eval_element(sema *s, const expr *e, lengths *out) {
     }
     if (e->kind == EXPR_CALL && words_find(words_functions, MASK_BUILTINS, e->name) < 0) {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, e->name_at, "'%s' is nothing that makes lengths", e->name);
-        if (!sema_hint_habit(s, e->name, FCPC_HABIT_KEY, e))
+        if (!sema_hint_foreign(s, e->name, FCPC_FOREIGN_KEY, e))
             diag_hint(s->d, "these do: file(\"a.lengths\"), cumulative([0, 100, 250]), lognormal(...)");
         return false;
     }

@@ -14,8 +14,8 @@ typedef struct lengths {
     uint64_t sum, query_sum;
     program_part *parts; /* which ranks hold them; malloc'd; NULL: all hold all */
     uint32_t part_count;
-    /* Inside cumulative(...), what is added is where a sequence ends, counted from the batch's first token: the last such
-     * ends so far. */
+    /* Inside cumulative(...), what is added is where a sequence ends, counted from the batch's first token: the last
+     * such ends so far. */
     bool cumulative, begun;
     uint64_t query_end, key_end;
 } lengths;

@@ -18,7 +18,7 @@
 
 #include "compiler/sema/arrays.h"
 #include "compiler/sema/names.h"
-#include "compiler/syntax/habits.h"
+#include "compiler/syntax/foreign_words.h"
 #include "compiler/syntax/parse.h"
 #include "grammar/prelude.h"
 
@@ -199,11 +199,11 @@ static void offer_masks(sema *s, names *n, mask_kind kind) {
         if (kind == KIND_ANY || prelude_items[i].score == (kind == KIND_SCORE)) offer(s, n, prelude_items[i].name);
 }
 
-bool sema_hint_habit(sema *s, const char *word, unsigned places, const expr *value) {
+bool sema_hint_foreign(sema *s, const char *word, unsigned places, const expr *value) {
     text own = {0};
     if (value && value->kind == EXPR_CALL && value->args) value = value->args->value;
     if (value) ast_print_expr(value, &own);
-    char *given = text_take(&own), *line = fcpc_habit(word, places, given);
+    char *given = text_take(&own), *line = fcpc_foreign_word(word, places, given);
     if (line) diag_hint(s->d, "%s", line);
     const bool found = line != NULL;
     free(given);
@@ -345,7 +345,7 @@ static void hint_call(sema *s, const mask *m) {
 
 /* The parameter of m that other projects call so; NULL: none. */
 static const char *usual_param(const mask *m, const char *word) {
-    for (const habit *h = NULL; (h = habits_find(word, FCPC_HABIT_ARGUMENT, h));)
+    for (const foreign_word *h = NULL; (h = foreign_words_find(word, FCPC_FOREIGN_ARGUMENT, h));)
         for (const arg *p = m->params; p; p = p->next)
             if (!strcmp(p->name, h->write)) return h->write;
     return NULL;
@@ -375,7 +375,7 @@ static bool hint_taker(sema *s, const mask *m, const char *param) {
 /* Has the mask parameters for what every mask knows, as FlexAttention's functions have: m(b, h, q_idx, kv_idx)? */
 static bool has_variables(const mask *m) {
     for (const arg *p = m->params; p; p = p->next) {
-        const habit *h = habits_find(p->name, FCPC_HABIT_NAME, NULL);
+        const foreign_word *h = foreign_words_find(p->name, FCPC_FOREIGN_NAME, NULL);
         if (h && words_find(words_variables, MASK_VARIABLES, h->write) >= 0) return true;
     }
     return false;

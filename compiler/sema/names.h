@@ -33,9 +33,9 @@ mask *sema_given_mask(sema *s, const char *name);
 mask *sema_copy_given(sema *s, const char *name, mask_kind kind);
 /* The mask or score of that name: of this kind if there is one, and the program's before the prelude's. */
 mask *sema_visible_mask(sema *s, const char *name, mask_kind kind);
-/* Adds a hint if other projects use the word in one of these places (FCPC_HABIT_KEY, ...). `value` is what
+/* Adds a hint if other projects use the word in one of these places (FCPC_FOREIGN_KEY, ...). `value` is what
  * the user gave it, or NULL. False: it is no such word. */
-bool sema_hint_habit(sema *s, const char *word, unsigned places, const expr *value);
+bool sema_hint_foreign(sema *s, const char *word, unsigned places, const expr *value);
 /* What a misspelled name may have been meant to be; NULL: nothing is near. */
 const char *sema_nearest_mask(const sema *s, const char *name, mask_kind kind);
 /* The same for a name in the body of m, or in its definition def unless that is NULL. */

@@ -195,9 +195,9 @@ static const arg *find_param(const mask *m, const char *name) {
     return a;
 }
 
-/* Adds a hint if the path ends with a word of another project: model { heads = 32 } as -D model.heads=32. False: it does
- * not. */
-static bool hint_habit(sema *s, span at, const char *name) {
+/* Adds a hint if the path ends with a word of another project: model { heads = 32 } as -D model.heads=32. False: it
+ * does not. */
+static bool hint_foreign(sema *s, span at, const char *name) {
     const char *source, *bytes;
     size_t size;
     bool builtin;
@@ -205,7 +205,7 @@ static bool hint_habit(sema *s, span at, const char *name) {
     text given = {0};
     const char *equals = memchr(bytes, '=', size);
     if (equals) text_add(&given, equals + 1, size - (size_t)(equals + 1 - bytes));
-    char *value = text_take(&given), *said = fcpc_habit(name, FCPC_HABIT_KEY, value);
+    char *value = text_take(&given), *said = fcpc_foreign_word(name, FCPC_FOREIGN_KEY, value);
     free(value);
     if (!said) return false;
     /* "write SECTION { KEY = VALUE }", and perhaps a remark */
@@ -223,7 +223,7 @@ static bool hint_habit(sema *s, span at, const char *name) {
 
 static void unknown(sema *s, span at, const char *what, const char *name, const char *const *names, size_t count) {
     diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "%s '%s'", what, name);
-    if (hint_habit(s, at, name)) return;
+    if (hint_foreign(s, at, name)) return;
     const char *nearest = diag_nearest(name, strlen(name), names, count);
     if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
     if (nearest || !count || count > LISTED) return;

@@ -495,7 +495,7 @@ static void hint_at_syntax_error(parse *p, const char *here, uint32_t length, ui
             char word[40], value[40];
             word_before(p, p->brackets[p->inner - 1].at, word);
             bracketed(p, p->brackets[p->inner - 1].at, value);
-            char *usual = fcpc_habit(word, FCPC_HABIT_KEY, value);
+            char *usual = fcpc_foreign_word(word, FCPC_FOREIGN_KEY, value);
             if (usual) diag_hint(p->tree.d, "%s", usual);
             else say = "a list stands in [ ]";
             free(usual);

@@ -8,8 +8,8 @@
  * Method:   the part is halved until a box of cells is decided, or is a single cell. The pairs of a single cell are
  *           counted by codegen/mask, unless an equal one has been counted before (box_memo.c) or its positions have few
  *           values (classes.c). If the mask reads an
- *           array there, by blocks of queries or keys, the cell is cut between these blocks first. A part is not looked at
- *           if another of the same shape, in which the mask is equal, has been proven before.
+ *           array there, by blocks of queries or keys, the cell is cut between these blocks first. A part is not looked
+ *           at if another of the same shape, in which the mask is equal, has been proven before.
  * Cost:     boxes on the boundary of the mask, times the nodes of its code; and where those are not alike, the pairs of
  *           their cells.
  */

@@ -6,8 +6,8 @@
  * Requires: the box was the last that the mask was asked about.
  * Method:   1. A node that depends on query and key, and is decided in the box, is a constant there. So is what depends
  *              on neither. What depends on the query alone, and is used by one that depends on both, is a *leaf* of the
- *              queries; keys likewise. In `k <= q and r[q] == r[k]` below the diagonal, k <= q is a constant, and r[q] and
- *              r[k] are the leaves.
+ *              queries; keys likewise. In `k <= q and r[q] == r[k]` below the diagonal, k <= q is a constant, and r[q]
+ *              and r[k] are the leaves.
  *           2. The mask's code is evaluated once at each position of the sequence. Positions with equal leaves are a
  *              class.
  *           3. The nodes between leaves and answer are evaluated for each pair of classes. This is kept for further
@@ -15,8 +15,8 @@
  *           4. Of a cell it is counted how many positions of each class it has.
  *           Boxes in which other nodes are constant need new classes. These are made only when as many cells have been
  *           counted pair by pair as would have taken about that long.
- * Cost:     O(positions of the sequence + pairs of classes) times the nodes, for the classes; O(positions of its sides +
- *           pairs of classes in it) a cell. Memory: 2 bytes a position, one for each pair of classes.
+ * Cost:     O(positions of the sequence + pairs of classes) times the nodes, for the classes; O(positions of its sides
+ *           + pairs of classes in it) a cell. Memory: 2 bytes a position, one for each pair of classes.
  */
 #include <stdlib.h>
 #include <string.h>

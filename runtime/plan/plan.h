@@ -79,7 +79,8 @@ struct fcp_plan {
     uint64_t documents_count;   /* of documents; of sequences that have queries, where those are the documents */
     bool split;                 /* queries and keys are in blocks of their own */
     /* malloc'd: for each array, where each sequence's values begin among its own, and behind them how many there are in
-     * all; NULL for tables, and for fields with a value for each key or each query, whose values begin where tokens do */
+     * all; NULL for tables, and for fields with a value for each key or each query, whose values begin where tokens
+     * do */
     uint64_t **array_starts;
     uint64_t file_size;         /* bytes that saving writes */
 };

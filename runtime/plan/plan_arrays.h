@@ -52,8 +52,9 @@ static inline bool fcp_array_learnable(const fcp_array *array) {
     return array->kind == FCP_TABLE && array->width == MC_F64;
 }
 /* The part of an array that a sequence sees; the array's values begin at `data`. A table is seen whole; `start` is 0
- * then, and env may be NULL. A sequence sees its own values of a field, of which the first is the field's value `start`;
- * `env` has q_first, queries and n. mc_array_total of the part of a field is how many values the sequence has. */
+ * then, and env may be NULL. A sequence sees its own values of a field, of which the first is the field's value
+ * `start`; `env` has q_first, queries and n. mc_array_total of the part of a field is how many values the sequence
+ * has. */
 mc_array fcp_array_part(const fcp_array *array, const void *data, uint64_t start, const mc_env *env);
 /* Where the values of a sequence begin among those of an array. */
 uint64_t fcp_array_start(const fcp_plan *plan, uint64_t array, uint32_t sequence);

@@ -74,8 +74,8 @@ static inline bool in_window(int64_t at, int64_t other, int64_t r, int64_t size)
     if (start > size - 2 * r - 1) start = size - 2 * r - 1;
     return other >= start && other <= start + 2 * r;
 }
-/* NATTEN: of the places that are `gap` apart in a row of `size`, does a's window of `width` hold b? `group` places share
- * one; a causal window ends at a. */
+/* NATTEN: of the places that are `gap` apart in a row of `size`, does a's window of `width` hold b? `group` places
+ * share one; a causal window ends at a. */
 static inline bool natten_sees(int64_t a, int64_t b, int64_t size, int64_t width, int64_t group, int64_t gap,
                                int64_t causal) {
     if (a % gap != b % gap) return false;

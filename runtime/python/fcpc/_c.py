@@ -170,7 +170,7 @@ fcp_code fcpc_show_text(const fcp_plan *plan, const fcpc_show_options *options, 
 fcp_code fcpc_show_svg(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_json(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
-char *fcpc_habit(const char *word, uint32_t places, const char *value);
+char *fcpc_foreign_word(const char *word, uint32_t places, const char *value);
 fcp_code fcpc_explain_text(const char *name, const char *text, size_t size, const fcpc_options *options,
                            const fcpc_question *question, fcpc_diagnostics *d, char **out_text);
 """

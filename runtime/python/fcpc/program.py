@@ -29,7 +29,7 @@ from .plan import Plan, load, together
 from .ranks import gather_hosts, mpi_place
 from .shared import MANY_RANKS, Folder, key_of, usual_folder
 from .turns import Turns
-from .written import (beside_masks, count_of, documents_of, dtype_of, habit, in_python, name_of, section, separating,
+from .written import (beside_masks, count_of, documents_of, dtype_of, foreign_word, in_python, name_of, section, separating,
                       table_of, value_of)
 
 Batch = TypeVar("Batch")
@@ -663,7 +663,7 @@ def _check_value(key: str, value: Any) -> None:
     try:
         value_of(value, key)
     except Error:
-        meant = habit(key)
+        meant = foreign_word(key)
         if not meant:
             raise
         message = f"there is no argument '{key}'"

@@ -87,12 +87,12 @@ def dtype_of(dtype: Any) -> str | None:
     return known
 
 
-_KEY = 1  # FCPC_HABIT_KEY
+_KEY = 1  # FCPC_FOREIGN_KEY
 
 
-def habit(word: str) -> str:
+def foreign_word(word: str) -> str:
     """What to write in place of an argument that other projects call so; "": it is no such word."""
-    found = C["fcpc_habit"](word.encode(), _KEY, None)
+    found = C["fcpc_foreign_word"](word.encode(), _KEY, None)
     return take_text(found) if found else ""
 
 

@@ -348,8 +348,8 @@ Test(compile, gradient_of_lse_is_four_bytes) {
     }
 }
 
-/* What is said of a program that is parsed and planned: in a diagnostics object that knows another source already, or in
- * one of its own. The plan may be made in a third one, which knows none. */
+/* What is said of a program that is parsed and planned: in a diagnostics object that knows another source already, or
+ * in one of its own. The plan may be made in a third one, which knows none. */
 static char *said_of(const char *source, bool after_another, bool planned_elsewhere) {
     fcpc_diagnostics *d = fcpc_diagnostics_new(), *other = planned_elsewhere ? fcpc_diagnostics_new() : d;
     fcpc_program *first = NULL, *program = NULL;
@@ -367,7 +367,8 @@ static char *said_of(const char *source, bool after_another, bool planned_elsewh
     return said;
 }
 
-/* Errors and warnings of a batch point to the same place of the source, whichever other sources the diagnostics know. */
+/* Errors and warnings of a batch point to the same place of the source, whichever other sources the diagnostics
+ * know. */
 Test(compile, places_after_another_program) {
     static const struct {
         const char *more, *place;

@@ -232,7 +232,8 @@ Test(cuda_fuse, moved) {
 }
 
 /* How many launches a pass is, by its buffers: ATTENDs of a rank join until one needs a slot that the run has. With one
- * buffer only tiles that waited for a later stage (schedule/even_stages.c) need nothing that has just come, and join. */
+ * buffer only tiles that waited for a later stage (schedule/even_stages.c) need nothing that has just come, and
+ * join. */
 Test(cuda_fuse, runs) {
     uint32_t before[FCP_PASSES] = {UINT32_MAX, UINT32_MAX};
     for (unsigned buffers = 1; buffers <= 8; buffers *= 2) {

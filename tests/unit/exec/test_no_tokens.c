@@ -1,5 +1,5 @@
-/* test_no_tokens.c: tests batches in which sequences have no queries, no keys, or neither: random ones by every strategy
- * and layout, held against brute force and float64; and that a sequence of neither changes nothing. */
+/* test_no_tokens.c: tests batches in which sequences have no queries, no keys, or neither: random ones by every
+ * strategy and layout, held against brute force and float64; and that a sequence of neither changes nothing. */
 #include <criterion/criterion.h>
 #include <math.h>
 

@@ -11,9 +11,10 @@
  *                    them keeps the text, and < w
  *   blocks           FlashMask's causal_blockwise sees its own document; DCP's sees a sink block and a window of blocks
  *
- * Sources: FlexAttention's examples and attention-gym's masks; FlashAttention's window_size; FlashMask (arXiv 2410.01359) and its benchmark's masks;
- * MagiAttention's slices and its benchmark's masks; NATTEN; Sparse VideoGen (2502.01776); Sliding Tile Attention
- * (2502.04507); Block Diffusion (2503.09573); Longformer (2004.05150); BigBird (2007.14062); DCP's evaluation. */
+ * Sources: FlexAttention's examples and attention-gym's masks; FlashAttention's window_size; FlashMask (arXiv
+ * 2410.01359) and its benchmark's masks; MagiAttention's slices and its benchmark's masks; NATTEN; Sparse VideoGen
+ * (2502.01776); Sliding Tile Attention (2502.04507); Block Diffusion (2503.09573); Longformer (2004.05150); BigBird
+ * (2007.14062); DCP's evaluation. */
 #include "compiler/cells/cells.h"
 #include "compiler/sema/program.h"
 #include "tests/support/amount.h"

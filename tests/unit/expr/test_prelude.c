@@ -225,7 +225,8 @@ static void refuse(const char *mask, uint64_t n, fcp_code expected, const char *
     fcp_plan_free(plan);
 }
 
-/* What parameters switch off leaves no code: images without strides and gaps cost what they did before there were any. */
+/* What parameters switch off leaves no code: images without strides and gaps cost what they did before there were
+ * any. */
 Test(prelude, defaults_cost_nothing) {
     static const struct {
         const char *call;

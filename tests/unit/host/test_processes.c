@@ -219,8 +219,8 @@ static void interrupted_in_a_gather(process *p) { one_is_interrupted(p, false); 
 Test(processes, a_rank_that_is_interrupted_in_a_run) { on_both(interrupted_in_a_run); }
 Test(processes, a_rank_that_is_interrupted_in_a_gather) { on_both(interrupted_in_a_gather); }
 
-/* Rank 1's caller wants no more at once, and rank 0's when rank 1 has ended. If rank 0 ended first, rank 1 might see that
- * before it asks its caller, and would rightly fail for it. */
+/* Rank 1's caller wants no more at once, and rank 0's when rank 1 has ended. If rank 0 ended first, rank 1 might see
+ * that before it asks its caller, and would rightly fail for it. */
 static int wants_no_more_in_turn(void *context) {
     const process *p = context;
     return p->rank == 1 || atomic_load(&p->shared->counter[1]);

@@ -324,8 +324,8 @@ static bool other_class(tables *t, uint64_t *state) {
     return *cls != keep;
 }
 
-/* Some word of what decides about pairs, by a little or to anything. count_again leaves alone what is nonsense then, and
- * mostly fcp_plan_check refuses it. */
+/* Some word of what decides about pairs, by a little or to anything. count_again leaves alone what is nonsense then,
+ * and mostly fcp_plan_check refuses it. */
 static bool other_word(tables *t, uint64_t *state) {
     const struct {
         void *at;
@@ -455,8 +455,8 @@ Test(pairs, cost_grows_with_the_boundary) {
     cr_expect_eq(odd.elements, 4096u * 4096u);
 }
 
-/* Blocks that are no multiples of cells: each block of a cell is decided at once, and pairs are looked at only where the
- * diagonal or a window crosses a block for the first time. */
+/* Blocks that are no multiples of cells: each block of a cell is decided at once, and pairs are looked at only where
+ * the diagonal or a window crosses a block for the first time. */
 Test(pairs, blocks_are_looked_at_as_blocks) {
     enum { TOKENS = 2048 };
     for (int cell = 32; cell <= 100; cell += 17) {

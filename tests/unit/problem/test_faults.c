@@ -1,5 +1,5 @@
-/* test_faults.c: tests the code with which a fault of a mask is reported. Random expressions of constants stand behind a
- * guard, so that nothing is reported before a batch is known. What they do is worked out here, from left to right, in
+/* test_faults.c: tests the code with which a fault of a mask is reported. Random expressions of constants stand behind
+ * a guard, so that nothing is reported before a batch is known. What they do is worked out here, from left to right, in
  * 128 bits. */
 #include <criterion/criterion.h>
 #include <inttypes.h>

@@ -483,7 +483,8 @@ Test(warn, unused) {
         "      = hint: setting it does not change the mask 'm'\n");
 }
 
-/* --- indices of fields ---------------------------------------------------------------------------------------------- */
+/* --- indices of fields
+ * ---------------------------------------------------------------------------------------------- */
 
 #define FIELDS                                                                                                         \
     "model { heads = 4; kv_heads = 2 }\nbatch { lengths = [3]; field keep = [1 x 4] over queries / 2, keys / 2\n"      \

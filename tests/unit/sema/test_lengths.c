@@ -351,7 +351,8 @@ Test(lengths, lognormal_limits) {
     at = drawn("lognormal(median = 1, sigma = 8, count = 100000, max = 1M)", &count);
     for (size_t i = 0; i < count; i++) cr_assert(at[i] >= 1 && at[i] <= UINT64_C(1) << 20);
     free(at);
-    /* what is shorter than half a token becomes 0, if `min` lets it: of these nearly half, by the normal distribution */
+    /* what is shorter than half a token becomes 0, if `min` lets it: of these nearly half, by the normal
+     * distribution */
     at = drawn("lognormal(median = 1, sigma = 8, count = 10000, min = 0, max = 1M)", &count);
     size_t none = 0;
     for (size_t i = 0; i < count; i++) none += !at[i];

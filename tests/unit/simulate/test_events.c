@@ -120,8 +120,8 @@ static void same_by_events(fcp_plan *plan, const char *name) {
 
 Test(events, equal_the_recursion_where_rounds_are_matched) { with_plans(same_by_events); }
 
-/* Behind an oversubscribed uplink, or a port that sends for several ranks, the recursion shares rates within a round and
- * serves rounds in order. This measures how far that is from max-min fair sharing of everything in flight. */
+/* Behind an oversubscribed uplink, or a port that sends for several ranks, the recursion shares rates within a round
+ * and serves rounds in order. This measures how far that is from max-min fair sharing of everything in flight. */
 static void near_by_events(fcp_plan *plan, const char *name) {
     const fcp_cluster *own = plan->cluster;
     for (uint32_t times = leaves_rails(plan) ? 1 : 2; times <= 8 && plan->problem->nodes > 1; times *= 2) {

@@ -1,5 +1,6 @@
-/* test_habits.c: tests the table of words of other projects (compiler/syntax/habits.c). What it says is to be written
- * compiles; its words are none of ours; the table of grammar/LANGUAGE.md is made of it. GOLDEN_UPDATE=1 writes that. */
+/* test_foreign_words.c: tests the table of words of other projects (compiler/syntax/foreign_words.c). What it says is
+ * to be written compiles; its words are none of ours; the table of grammar/LANGUAGE.md is made of it. GOLDEN_UPDATE=1
+ * writes that. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,26 +8,26 @@
 
 #include "compiler/fcpc.h"
 #include "compiler/sema/strategies.h"
-#include "compiler/syntax/habits.h"
+#include "compiler/syntax/foreign_words.h"
 #include "compiler/syntax/words.h"
 #include "grammar/prelude.h"
 
 static const struct {
     unsigned place;
     const char *text;
-} places[] = {{FCPC_HABIT_KEY, "a key"},
-              {FCPC_HABIT_NAME, "a name in a mask"},
-              {FCPC_HABIT_SCORE, "a score, or a name in one"},
-              {FCPC_HABIT_PLAN, "the plan's mask"},
-              {FCPC_HABIT_STRATEGY, "a strategy"},
-              {FCPC_HABIT_ARGUMENT, "a parameter"},
-              {FCPC_HABIT_VALUE, "a value"}};
+} places[] = {{FCPC_FOREIGN_KEY, "a key"},
+              {FCPC_FOREIGN_NAME, "a name in a mask"},
+              {FCPC_FOREIGN_SCORE, "a score, or a name in one"},
+              {FCPC_FOREIGN_PLAN, "the plan's mask"},
+              {FCPC_FOREIGN_STRATEGY, "a strategy"},
+              {FCPC_FOREIGN_ARGUMENT, "a parameter"},
+              {FCPC_FOREIGN_VALUE, "a value"}};
 enum { PLACES = sizeof places / sizeof *places };
 
 /* What is to be written, with the examples in place; the caller frees it. */
-static char *written(const habit *h) {
+static char *written(const foreign_word *h) {
     text t = {0};
-    habits_print(h, NULL, &t);
+    foreign_words_print(h, NULL, &t);
     text_puts(&t, "");
     char *line = text_take(&t);
     cr_assert_not_null(line);
@@ -48,27 +49,27 @@ static bool compiles(const char *format, const char *what) {
 static bool fits(unsigned place, const char *what) {
     const bool in_plan = !strncmp(what, "plan", 4), with_batch = !strncmp(what, "batch", 5);
     switch (place) {
-    case FCPC_HABIT_KEY:
+    case FCPC_FOREIGN_KEY:
         return compiles(strstr(what, "mask") || strstr(what, "slices") ? "%s" : "mask only = causal\n%s", what) ||
                (in_plan && compiles("mask only = causal\n%s", what)) ||
                (with_batch && compiles("mask only = causal\n%s", what)) || compiles("plan { mask = causal }\n%s", what);
-    case FCPC_HABIT_NAME:
+    case FCPC_FOREIGN_NAME:
         return compiles("mask m = %s", what) || compiles("mask m = (%s) == 0", what) ||
                compiles("plan { mask = causal }\n%s", what) || compiles("mask only = causal\n%s", what);
-    case FCPC_HABIT_SCORE:
+    case FCPC_FOREIGN_SCORE:
         return compiles("score m = s + %s\nplan { mask = causal; score = m }", what) ||
                compiles("score m = %s\nplan { mask = causal; score = m }", what) ||
                compiles("mask only = causal\n%s", what);
-    case FCPC_HABIT_PLAN: return compiles("plan { mask = %s }", what) || compiles("%s", what);
-    case FCPC_HABIT_STRATEGY: return compiles("cluster { gpus = 8 }\nplan { mask = causal; strategy = %s }", what);
+    case FCPC_FOREIGN_PLAN: return compiles("plan { mask = %s }", what) || compiles("%s", what);
+    case FCPC_FOREIGN_STRATEGY: return compiles("cluster { gpus = 8 }\nplan { mask = causal; strategy = %s }", what);
     default: return true;
     }
 }
 
-Test(habits, what_is_to_be_written_compiles) {
+Test(foreign_words, what_is_to_be_written_compiles) {
     size_t tried = 0;
-    for (size_t i = 0; habits_get(i); i++) {
-        const habit *h = habits_get(i);
+    for (size_t i = 0; foreign_words_get(i); i++) {
+        const foreign_word *h = foreign_words_get(i);
         char *what = written(h);
         for (int p = 0; p < PLACES && *what; p++) {
             if (!(h->places & places[p].place)) continue;
@@ -96,22 +97,22 @@ static bool in_language(const char *word, int variables) {
 /* Is the word one of ours in this place, so that nobody would ask for it? */
 static bool is_ours(unsigned place, const char *word) {
     switch (place) {
-    case FCPC_HABIT_KEY:
+    case FCPC_FOREIGN_KEY:
         for (int k = 0; k < KEY_COUNT; k++)
             if (!strcmp(words_keys[k].name, word)) return true;
         return false;
-    case FCPC_HABIT_NAME: return in_language(word, MASK_VARIABLES) || is_prelude(word);
-    case FCPC_HABIT_SCORE: return in_language(word, SCORE_VARIABLES);
-    case FCPC_HABIT_PLAN: return is_prelude(word);
-    case FCPC_HABIT_STRATEGY: return words_find(strategy_names, STRATEGY_ANY, word) >= 0;
+    case FCPC_FOREIGN_NAME: return in_language(word, MASK_VARIABLES) || is_prelude(word);
+    case FCPC_FOREIGN_SCORE: return in_language(word, SCORE_VARIABLES);
+    case FCPC_FOREIGN_PLAN: return is_prelude(word);
+    case FCPC_FOREIGN_STRATEGY: return words_find(strategy_names, STRATEGY_ANY, word) >= 0;
     default: return false;
     }
 }
 
-Test(habits, words_are_found_in_their_row_and_are_none_of_ours) {
+Test(foreign_words, words_are_found_in_their_row_and_are_none_of_ours) {
     size_t words = 0;
-    for (size_t i = 0; habits_get(i); i++) {
-        const habit *h = habits_get(i);
+    for (size_t i = 0; foreign_words_get(i); i++) {
+        const foreign_word *h = foreign_words_get(i);
         char list[500];
         cr_assert_lt(strlen(h->words), sizeof list);
         strcpy(list, h->words);
@@ -121,8 +122,9 @@ Test(habits, words_are_found_in_their_row_and_are_none_of_ours) {
                 const unsigned place = places[p].place;
                 if (!(h->places & place)) continue;
                 cr_expect(!is_ours(place, word), "%s is %s of ours", word, places[p].text);
-                const habit *found = habits_find(word, place, NULL);
-                while (place == FCPC_HABIT_ARGUMENT && found && found != h) found = habits_find(word, place, found);
+                const foreign_word *found = foreign_words_find(word, place, NULL);
+                while (place == FCPC_FOREIGN_ARGUMENT && found && found != h)
+                    found = foreign_words_find(word, place, found);
                 cr_expect(found == h, "%s stands in two rows", word);
             }
         }
@@ -131,14 +133,14 @@ Test(habits, words_are_found_in_their_row_and_are_none_of_ours) {
 }
 
 static void expect_hint(const char *word, unsigned place, const char *value, const char *expected) {
-    char *said = fcpc_habit(word, place, value);
+    char *said = fcpc_foreign_word(word, place, value);
     if (!expected) cr_expect_null(said, "%s", said);
     else cr_expect(said && !strncmp(said, expected, strlen(expected)), "%s: %s", word, said ? said : "nothing");
     free(said);
 }
 
-Test(habits, the_users_number_or_list_takes_the_place_of_the_example) {
-    const unsigned key = FCPC_HABIT_KEY;
+Test(foreign_words, the_users_number_or_list_takes_the_place_of_the_example) {
+    const unsigned key = FCPC_FOREIGN_KEY;
     expect_hint("num_heads", key, "40", "write model { heads = 40 }");
     expect_hint("num_heads", key, "40.5", "write model { heads = 32 }");
     expect_hint("num_heads", key, "-1", "write model { heads = 32 }");
@@ -172,7 +174,7 @@ Test(habits, the_users_number_or_list_takes_the_place_of_the_example) {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         expect_hint("window_size", key, others[i], "write plan { mask = window_both(l = 64, r = 0) }");
     expect_hint("dropout_p", key, "0.1", "there is no dropout");
-    expect_hint("num_heads", FCPC_HABIT_PLAN, "40", NULL);
+    expect_hint("num_heads", FCPC_FOREIGN_PLAN, "40", NULL);
     expect_hint("num_head", key, NULL, NULL);
     expect_hint("num heads", key, NULL, NULL);
     expect_hint("", key, NULL, NULL);
@@ -189,8 +191,8 @@ static void put_code(text *out, const char *code) {
 
 static void put_table(text *out) {
     text_puts(out, "| there | as | here |\n|---|---|---|\n");
-    for (size_t i = 0; habits_get(i); i++) {
-        const habit *h = habits_get(i);
+    for (size_t i = 0; foreign_words_get(i); i++) {
+        const foreign_word *h = foreign_words_get(i);
         char list[500], *what = written(h);
         strcpy(list, h->words);
         text_puts(out, "| ");
@@ -213,7 +215,7 @@ static void put_table(text *out) {
     }
 }
 
-Test(habits, the_page_has_the_table) {
+Test(foreign_words, the_page_has_the_table) {
     static const char path[] = "grammar/LANGUAGE.md", begin[] = "| there | as | here |\n";
     text page = {0}, made = {0};
     cr_assert_eq(text_read(&page, path, false, 1 << 20), 0, "%s: run from the top of the tree", path);
@@ -232,7 +234,7 @@ Test(habits, the_page_has_the_table) {
         cr_assert_eq(fclose(f), 0);
     } else
         cr_expect(!made.failed && size == made.size && !memcmp(at, made.at, size),
-                  "%s is not up to date: GOLDEN_UPDATE=1 make test T=test_habits", path);
+                  "%s is not up to date: GOLDEN_UPDATE=1 make test T=test_foreign_words", path);
     free(old);
     text_free(&made);
 }

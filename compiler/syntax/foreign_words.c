@@ -1,9 +1,9 @@
-/* habits.c: the table of words of other projects, and how one is found in it.
+/* foreign_words.c: the table of words of other projects, and how one is found in it.
  *
  * A test compiles everything that the table says is to be written, and compares the table with grammar/LANGUAGE.md
- * (tests/unit/syntax/test_habits.c).
+ * (tests/unit/syntax/test_foreign_words.c).
  */
-#include "compiler/syntax/habits.h"
+#include "compiler/syntax/foreign_words.h"
 #include "compiler/fcpc.h"
 
 #include <errno.h>
@@ -12,17 +12,17 @@
 #include <string.h>
 
 enum {
-    KEY = FCPC_HABIT_KEY,
-    NAME = FCPC_HABIT_NAME,
-    SCORE = FCPC_HABIT_SCORE,
-    PLAN = FCPC_HABIT_PLAN,
-    STRATEGY = FCPC_HABIT_STRATEGY,
-    ARGUMENT = FCPC_HABIT_ARGUMENT,
-    VALUE = FCPC_HABIT_VALUE,
+    KEY = FCPC_FOREIGN_KEY,
+    NAME = FCPC_FOREIGN_NAME,
+    SCORE = FCPC_FOREIGN_SCORE,
+    PLAN = FCPC_FOREIGN_PLAN,
+    STRATEGY = FCPC_FOREIGN_STRATEGY,
+    ARGUMENT = FCPC_FOREIGN_ARGUMENT,
+    VALUE = FCPC_FOREIGN_VALUE,
     MASK = NAME | PLAN /* a mask, in a mask or in the plan */
 };
 
-static const habit table[] = {
+static const foreign_word table[] = {
     /* --- the mask as a key --- */
     {KEY, "window sliding_window", "transformers", "plan { mask = window(w = $64$) }",
      "w counts the query's own token; without a window, mask = causal"},
@@ -196,7 +196,7 @@ static const habit table[] = {
     {ARGUMENT, "doc docs documents doc_ids", "document masks", "d", ""},
 };
 
-const habit *habits_get(size_t i) { return i < sizeof table / sizeof *table ? &table[i] : NULL; }
+const foreign_word *foreign_words_get(size_t i) { return i < sizeof table / sizeof *table ? &table[i] : NULL; }
 
 static bool has_word(const char *words, const char *word) {
     const size_t size = strlen(word);
@@ -205,7 +205,7 @@ static bool has_word(const char *words, const char *word) {
     return false;
 }
 
-const habit *habits_find(const char *word, unsigned places, const habit *after) {
+const foreign_word *foreign_words_find(const char *word, unsigned places, const foreign_word *after) {
     for (size_t i = after ? (size_t)(after - table) + 1 : 0; i < sizeof table / sizeof *table; i++)
         if (table[i].places & places && has_word(table[i].words, word)) return &table[i];
     return NULL;
@@ -225,8 +225,8 @@ static bool fits_example(const char *value, const char *example) {
     return whole && !value[size] && (point || whole == size);
 }
 
-bool habits_put_window(int64_t l, int64_t r, text *out) {
-    const bool no_left = l < 0 && l != HABITS_UNKNOWN, no_right = r < 0 && r != HABITS_UNKNOWN;
+bool foreign_words_put_window(int64_t l, int64_t r, text *out) {
+    const bool no_left = l < 0 && l != FOREIGN_UNKNOWN, no_right = r < 0 && r != FOREIGN_UNKNOWN;
     if (no_left && no_right) text_puts(out, "full");
     else if (no_left && r == 0) text_puts(out, "causal");
     else if (no_left && r > 0) text_printf(out, "mask ahead = k - q <= %" PRId64, r);
@@ -268,13 +268,13 @@ static bool put_own_window(const char *value, text *out) {
     }
     if (*at) return false;
     text own = {0};
-    const bool definition = habits_put_window(l, r, &own);
+    const bool definition = foreign_words_put_window(l, r, &own);
     text_printf(out, definition ? "%.*s" : "plan { mask = %.*s }", (int)own.size, own.failed ? "" : own.at);
     text_free(&own);
     return true;
 }
 
-void habits_print(const habit *h, const char *value, text *out) {
+void foreign_words_print(const foreign_word *h, const char *value, text *out) {
     if (value && strstr(h->write, "$window_both(") && put_own_window(value, out)) return;
     for (const char *at = h->write; *at;) {
         const size_t plain = strcspn(at, "$");
@@ -291,12 +291,12 @@ void habits_print(const habit *h, const char *value, text *out) {
     }
 }
 
-char *fcpc_habit(const char *word, uint32_t places, const char *value) {
-    const habit *h = habits_find(word, places, NULL);
+char *fcpc_foreign_word(const char *word, uint32_t places, const char *value) {
+    const foreign_word *h = foreign_words_find(word, places, NULL);
     text t = {0};
     if (!h) return NULL;
     if (*h->write) text_puts(&t, "write ");
-    habits_print(h, value, &t);
+    foreign_words_print(h, value, &t);
     text_printf(&t, "%s%s", *h->write && *h->why ? ": " : "", h->why);
     return text_take(&t);
 }
