@@ -513,7 +513,7 @@ void sema_finish_arrays(sema *s) {
         p->documents = number[documents];
     }
     for (uint32_t i = 0; i < count; i++)
-        if (arrays[i].count_of && arrays[i].data && arrays[i].record.lo < 0) {
+        if (arrays[i].count_of && arrays[i].name && arrays[i].data && arrays[i].record.lo < 0) {
             diag_error(s->d, FCP_E_VALUE, arrays[i].at, "%s must be at least 0, and '%s' has %" PRId64,
                        arrays[i].count_of, arrays[i].name, arrays[i].record.lo);
             hint_negative(s, &arrays[i]);

@@ -2,8 +2,10 @@
 #ifndef HAND_SCORE_H
 #define HAND_SCORE_H
 #include <math.h>
+#include <stdlib.h>
 
 #include "runtime/plan/plan_arrays.h"
+#include "runtime/plan/plan_index.h"
 #include "tests/support/hand_plan.h"
 
 enum { HAND_REACH = 20 }; /* the table's columns are distances 0 .. HAND_REACH */
@@ -113,7 +115,8 @@ static inline void hand_score_code(hand_code *c, const char *name, uint32_t head
     }
 }
 
-/* Puts a score (NULL: none) and sinks (or none) into a plan; *store must live as long as it does. */
+/* Puts a score (NULL: none) and sinks (or none) into a plan, and computes its index anew; *store must live as long as it
+ * does. */
 static inline void hand_score_put(hand *h, hand_score *store, const char *name, bool sinks) {
     fcp_plan *p = &h->plan;
     uint32_t heads = h->problem.heads;
@@ -143,5 +146,6 @@ static inline void hand_score_put(hand *h, hand_score *store, const char *name, 
     }
     for (uint32_t i = 0; i < heads; i++) store->sink[i] = 1.5 * cos(i * 2.1);
     if (sinks) p->sink = store->sink, p->sink_count = heads;
+    if (fcp_plan_index(p, NULL)) abort();
 }
 #endif

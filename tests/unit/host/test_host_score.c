@@ -48,7 +48,6 @@ static struct small small_open(const char *mask, const char *score, bool sinks) 
     store = (hand_score){0};
     h->problem.scale = 0.7;
     hand_score_put(h, &store, score, sinks);
-    cr_assert(fcp_plan_index(&h->plan, NULL) == FCP_OK);
     return small_of(h);
 }
 
@@ -155,7 +154,6 @@ static struct bench open(hand *h, const char *score, bool sinks, uint32_t thread
     fcp_session_options options = {.size = sizeof options, .compute_threads = threads, .timeout_s = 60};
     cr_assert(h && b.store);
     hand_score_put(h, b.store, score, sinks);
-    cr_assert(fcp_plan_index(&h->plan, &err) == FCP_OK, "%s", err.message);
     fcp_plan_shape(&h->plan, &b.shape);
     cr_assert(fcp_session_create(&h->plan, &options, &b.session, &err) == FCP_OK, "%s", err.message);
     cr_assert(fcp_packed_alloc(&b.shape, ALL, &b.packed, &err) == FCP_OK, "%s", err.message);
