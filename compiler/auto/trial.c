@@ -212,9 +212,13 @@ static void share_routes(const auto_trial *of, auto_trial *t) {
     t->routed = true;
 }
 
-/* Does placing cut the blocks once more, so that the mask is asked about new blocks? So it is with tokens = equal. */
-static bool asks_again(const struct fcpc_program *settings) {
-    return settings->equal && !strategy_keeps_homes(settings);
+/* Does placing ask the mask once more? So it does where it cuts the blocks again, with tokens = equal, and where it
+ * divides the heads between groups, if the mask tells heads apart. Two candidates share what the mask has answered
+ * (problem_kept), so they are not placed at the same time then. */
+static bool asks_again(const auto_trial *t) {
+    const struct fcpc_program *settings = &t->settings;
+    const bool divides = program_has_groups(settings) && t->x.problem->class_count;
+    return divides || (settings->equal && !strategy_keeps_homes(settings));
 }
 
 /* May the candidate take less than the time to beat? This is asked before its blocks are cut. Two kinds can be judged
@@ -268,7 +272,7 @@ static void cut_trial(auto_job *j, auto_trial *t) {
         t->made->tiles = p->tile_count;
         t->made->heavy = (unsigned __int128)p->heaviest * program_places(&t->settings) > p->pairs;
     }
-    if (!t->code && asks_again(&t->settings)) {
+    if (!t->code && asks_again(t)) {
         t->code = passes_run(&t->x, problem_check_score, strategy_place);
         t->placed = !t->code;
     }
