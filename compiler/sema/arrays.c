@@ -359,6 +359,7 @@ bool sema_index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op 
         *out_op = reals[count];
         return true;
     }
+    if (s->no_memory) return false; /* without memory for the lengths, its count of values was not checked */
     diag_error(s->d, FCP_E_TYPE, e->at, "%s '%s' is of reals; a mask is in whole numbers", sema_array_word(s, array),
                a->name);
     diag_hint(s->d, "reals are for scores");

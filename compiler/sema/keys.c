@@ -380,7 +380,10 @@ void sema_check_batch(sema *s, const sema_keys *k, bool needed) {
             p->lengths = own;
             p->queries = queries;
             p->length_count = found.count;
-        } else diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory for the batch's lengths");
+        } else {
+            diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory for the batch's lengths");
+            s->no_memory = true;
+        }
     }
     free(found.at);
     free(found.queries);

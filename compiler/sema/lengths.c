@@ -72,7 +72,10 @@ static bool report_outcome(sema *s, outcome o, span at) {
     } else if (o == FALLS)
         diag_error(s->d, FCP_E_LENGTHS, at,
                    "cumulative lengths must not decrease, and this is less than the one before it");
-    else diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory for the batch's lengths");
+    else {
+        diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory for the batch's lengths");
+        s->no_memory = true;
+    }
     return false;
 }
 
