@@ -1,0 +1,4 @@
+"""audit: is this context parallelism right?"""
+from .report import Finding, Report
+
+__all__ = ["Finding", "Report"]
