@@ -143,7 +143,7 @@ def of_fcpc(program, lengths, p, fields=None, queries=None):
 def local_causal(p):
     """Each rank builds its causal mask from rows 0, 1, ... of its shard, and queries are compared with all keys.
 
-    Like accelerate#4177 and NeMo-Automodel#1482: what is made before the batch is divided is read as if it were local.
+    Whoever calls attention with is_causal=True and a shard of queries gets that.
     """
     k = torch.cat(p.k_rows)
     return gathered(p, lambda rank: (torch.arange(len(p.rows[rank]))[:, None] >= k) & (k >= 0))
@@ -160,21 +160,22 @@ def shifted(p):
 
 
 def no_documents(p):
-    """Packed sequences see each other. Like transformers#48442: packing is not known to attention under CP."""
+    """Packed sequences see each other. Like trl#6843: under CP a hook puts plain causal in place of every mask."""
     def allowed(q, k):
         return p.mask(0 * q[:, None], q[:, None], 0 * k, k) & (q >= 0)[:, None] & (k >= 0)
     return ring(p, lambda rank, of: allowed(p.rows[rank], p.k_rows[of]))
 
 
 def no_window(p):
-    """The window is not handed to attention at all; the mask is causal. Like slime#73 and NeMo-Automodel#2622."""
+    """The window is not handed to attention at all; the mask is causal. Like accelerate#4177, and prime-rl#2828, where
+    a ring looks for the window under another name."""
     def allowed(q, k):
         return (p.q_at[q][:, None] >= p.k_at[k]) & (p.q_seq[q][:, None] == p.k_seq[k])
     return ring(p, lambda rank, of: allowed(p.rows[rank], p.k_rows[of]))
 
 
 def window_lost_between(p):
-    """A ring that gives the window to its first step alone. Like TransformerEngine#1930: windows in a ring."""
+    """A ring that gives the window to its first step alone. Like lm-engine#447, where a condition is turned round."""
     def allowed(rank, of):
         q, k = p.rows[rank], p.k_rows[of]
         plain = (p.q_at[q][:, None] >= p.k_at[k]) & (p.q_seq[q][:, None] == p.k_seq[k])
@@ -196,21 +197,22 @@ def only_own(p):
 
 
 def zigzag_as_contiguous(p):
-    """Rows are in zigzag order, and masks are made as if they were not. Like Megatron-LM#1473: the wrong tokens."""
+    """Rows are in zigzag order, and masks are made as if they were contiguous."""
     starts = torch.tensor([0, *[len(x) for x in p.rows]]).cumsum(0)
     at = [torch.arange(starts[r], starts[r + 1]) for r in range(p.ranks)]
     return ring(p, lambda rank, of: p.allowed(at[rank], at[of]))
 
 
 def padding_seen(p):
-    """Padding at the end of each shard is a key like any other. Like Megatron-LM#5243: padded packed sequences."""
+    """Padding at the end of each shard is a key like any other."""
     def allowed(rank, of):
         return p.allowed(p.rows[rank], p.k_rows[of]) | (p.k_rows[of] < 0)
     return ring(p, allowed)
 
 
 def heads_permuted(p):
-    """Query head h reads KV head h % kv_heads. Like DeepSpeed#8457: GQA heads that are dealt out anew."""
+    """Query head h reads KV head h % kv_heads: KV heads are repeated as a whole in place of one by one. Like
+    vllm-omni#5716, where padding of heads changes which KV head is whose."""
     return ring(p, kv=torch.arange(p.heads) % p.kv_heads)
 
 
@@ -225,7 +227,7 @@ def sink_each_step(p):
 
 
 def sink_ignored(p):
-    """The sink is not handed over."""
+    """The sink is not handed over. Like prime-rl#3397: **kwargs swallow it."""
     return ring(p, sink_of=lambda step: False)
 
 
@@ -263,18 +265,19 @@ def gradients(p, of_q, of_kv):
 
 def counted_twice(p):
     """The gradient of gathered keys is summed by all-reduce where each rank had all of it already. Like
-    DeepSpeed#7384: gradients that grow with the number of ranks."""
+    DeepSpeed#5248: gradients that grow with the number of ranks."""
     return gradients(p, 1, p.ranks)
 
 
 def averaged(p):
-    """Gradients of keys are averaged over ranks, as data parallelism does. Like Megatron-LM#560 and #1464: a factor of
-    the number of ranks."""
+    """Gradients of keys are averaged over ranks, as data parallelism does. Like DeepSpeed#5555 and Megatron-LM#906:
+    a factor of the number of ranks."""
     return gradients(p, 1, 1 / p.ranks)
 
 
 def lost_between(p):
-    """An all-gather without a backward pass: a key gets the gradient of its own rank's queries alone."""
+    """An all-gather without a backward pass: a key gets the gradient of its own rank's queries alone. Like
+    Automodel#3157: a ring's backward pass never sees the keys that came round."""
     keys = torch.cat(p.k_rows)
 
     def attention(q, k, v):
@@ -288,10 +291,3 @@ def lse_in_base_2(p):
     """LSE is given in base 2, as some kernels have it inside."""
     right = ring(p)
     return lambda q, k, v: [(o, lse / 0.6931471805599453) for o, lse in right(q, k, v)]
-
-
-def masks_of_a_number(p):
-    """A mask of -1e4 in place of -inf, on rows whose keys are all masked in a step: its uniform part is merged."""
-    def merge(parts):
-        return merged([(o, lse.masked_fill(lse == -torch.inf, 0.0)) for o, lse in parts])
-    return ring(p, merge=merge)

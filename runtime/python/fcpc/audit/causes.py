@@ -156,7 +156,7 @@ def by_shift(case: Case) -> Guess:
                 back = torch.empty_like(taken)
                 back[taken] = torch.arange(len(taken))
                 yield name + "values come from another rank than their keys", \
-                    case.given(own)[:, :, back] if len(taken.unique()) == len(taken) else case.given(own)
+                    case.given(own)[:, :, back] if len(set(taken.tolist())) == len(taken) else case.given(own)
 
 
 def of_heads(case: Case) -> Guess:

@@ -78,6 +78,8 @@ def _compare(of: Definition, probe: Probe, seen: Seen, q: torch.Tensor, k: torch
     causes: list[str] = []
     if found and bool(seen.weights.isfinite().all()):
         logits = of.logits(q, k)
+        if of.scored and of.program.masks == 1:  # else there is no single mask to change
+            logits[..., real] = of.scored_logits(q, k[real], v[real])
         causes = causes_of(Case(of, probe, seen, q, k[real], logits, q_rank, k_rank, q_local, k_local, near))
         if not causes and any(x.kind == "kv_head" for x in found) and len(found) == 1:
             causes = ["KV head groups permuted: values are read from other heads than keys"]
@@ -100,7 +102,12 @@ def _compare(of: Definition, probe: Probe, seen: Seen, q: torch.Tensor, k: torch
                 place = names.query(at) if what == "query" else names.key(at)
                 found.append(Finding(name, f"the gradient of {name[1]}, {name}, {said}: first at {place}",
                                      int(wrong.sum()), len(wrong)))
-                causes += _of_gradient(name, got, want, factor if alike else None, len(probe.q_order), of, near)
+                causes += _of_gradient(name, factor if alike else None, len(probe.q_order), of, near)
+        if [x.kind for x in found] == ["dk", "dv"] and not causes and not of.scored:
+            own = of.own_gradients(q, k[real], v[real], d_o, q_rank[:, None] == k_rank)
+            assert seen.dk is not None and seen.dv is not None
+            if not _off(seen.dk, own[0], near).any() and not _off(seen.dv, own[1], near).any():
+                causes = ["gradient of other ranks' queries lost: keys and values get that of their own rank's alone"]
     return Report(found, list(dict.fromkeys(causes)))
 
 
@@ -159,21 +166,21 @@ def _forward(of: Definition, probe: Probe, seen: Seen, weights: torch.Tensor, o:
                               f"the program it is {float(lse[row, head]):.6g}", int(wrong.sum()), wrong.numel())
 
 
-def _of_gradient(name: str, got: torch.Tensor, want: torch.Tensor, factor: float | None, ranks: int, of: Definition,
-                 near: float) -> list[str]:
+def _of_gradient(name: str, factor: float | None, ranks: int, of: Definition, near: float) -> list[str]:
     """The causes that fit one gradient."""
     if factor is None:
         return []
-    close = {float(ranks): f"gradient counted {'twice' if ranks == 2 else f'{ranks} times'}: each of {ranks} ranks adds "
-                           f"all of {name}",
-             1 / ranks: f"averaged instead of summed: {name} is divided by the {ranks} ranks",
-             2.0: f"gradient counted twice: {name}",
-             float(of.group): f"gradient counted once for each of the {of.group} heads that share a KV head: {name}",
-             1 / of.group: f"averaged instead of summed: {name}, over the {of.group} heads that share a KV head",
-             0.0: f"gradient lost: {name} is zero",
-             1 / of.plan.scale if of.plan.scale else 0.0: f"scale left out of the gradient: {name}",
-             -1.0: f"gradient of the wrong sign: {name}"}
-    return [cause for value, cause in close.items() if abs(value - factor) <= 100 * near * max(1, abs(value))]
+    close = [(float(ranks), f"gradient counted {'twice' if ranks == 2 else f'{ranks} times'}: each of {ranks} ranks adds "
+                            f"all of {name}"),
+             (1 / ranks, f"averaged instead of summed: {name} is divided by the {ranks} ranks"),
+             (2.0, f"gradient counted twice: {name}"),
+             (float(of.group), f"gradient counted once for each of the {of.group} heads that share a KV head: {name}"),
+             (1 / of.group, f"averaged instead of summed: {name}, over the {of.group} heads that share a KV head"),
+             (0.0, f"gradient lost: {name} is zero"), (-1.0, f"gradient of the wrong sign: {name}")]
+    if of.plan.scale and name != "dv":
+        close += [(1 / of.plan.scale, f"scale left out of the gradient: {name}"),
+                  (of.plan.scale, f"scale applied twice to the gradient: {name}")]
+    return [cause for value, cause in close if abs(value - factor) <= 100 * near * max(1, abs(value))]
 
 
 def _off(got: torch.Tensor, want: torch.Tensor, near: float) -> torch.Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Iterable
 
 import torch
@@ -78,26 +78,54 @@ class Definition:
         grads = torch.autograd.grad(o, (x, y, z), d_o.double())
         return weights.detach(), o.detach(), lse.detach(), *grads
 
-    def _of_fcpc(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
-                 d_o: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def _of_fcpc(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, d_o: torch.Tensor,
+                 *settings: str) -> tuple[torch.Tensor, ...]:
+        """The same, run by fcpc on one rank in float32. settings: what to change in the program."""
         from ..torch import Attention
-        plan = plan_of(self.program, self.fields, self.q_lengths, self.k_lengths, ["model.dtype=fp32"])
-        more = {} if self.sink is None else {"sink": self.sink.float()}
+        plan = plan_of(self.program, self.fields, self.q_lengths, self.k_lengths, ["model.dtype=fp32", *settings])
+        assert plan.program is not None
+        sink = None if self.sink is None else self.sink.float()
         with Attention(plan.program) as attention:
             bound = attention.bind(plan, layer=self.layer)
 
             def run(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-                o, lse = bound(plan.take(x), plan.take(y, keys=True), plan.take(z, keys=True), return_lse=True, **more)
+                mine = plan.take(x), plan.take(y, keys=True), plan.take(z, keys=True)
+                o, lse = bound(*mine, sink=sink, return_lse=True)
                 return plan.restore(o), plan.restore(lse)
             wide = [t.float().detach().requires_grad_() for t in (q, k, v)]
             o, lse = run(*wide)
-            o.backward(d_o.float())
+            grads = torch.autograd.grad(o, wide, d_o.float())
             keys, columns, dim = len(k), [], v.shape[-1]
             for base in range(0, keys, dim):
                 columns.append(run(q.float(), k.float(), one_hot(keys, plan.kv_heads, dim, base))[0].detach())
             weights = torch.cat(columns, -1)[..., :keys].permute(1, 0, 2)
-        return tuple(t.double() for t in (weights, o.detach(), lse.detach(), *(t.grad for t in wide if t.grad is not
-                                                                               None)))
+        return tuple(t.double() for t in (weights, o.detach(), lse.detach(), *grads))
+
+    def scored_logits(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """Logits behind the score, float64 [heads, queries, keys]: of allowed pairs, and of others as far as float32
+        has room for their weights, else -inf. Between sequences they are those of one long sequence."""
+        d_o = torch.zeros(len(q), self.plan.heads, v.shape[-1])
+        one = replace(self, q_lengths=(sum(self.q_lengths),), k_lengths=(sum(self.k_lengths),))
+        made = torch.full(self.allowed.shape, -torch.inf, dtype=torch.float64)
+        for of, settings in (one, ["plan.mask=full"]), (self, ["plan.mask=full"]), (self, []):
+            try:
+                weights, _, lse, *_ = of._of_fcpc(q, k, v, d_o, *settings)
+            except Error:  # a field has other numbers than one long sequence needs
+                continue
+            made = torch.where(weights > 0, weights.log() + lse.T[..., None], made)
+        return made
+
+    def own_gradients(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, d_o: torch.Tensor,
+                      same: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """dk and dv of those pairs alone whose query and key are on the same rank: `same`, bool [queries, keys]."""
+        x, y, z = (t.double().detach() for t in (q, k, v))
+        y.requires_grad_()
+        z.requires_grad_()
+        weights, _ = self.weights(torch.where(same, self.logits(x, y), self.logits(x, y.detach())))
+        kv = torch.arange(self.plan.heads) // self.group
+        o = torch.einsum("hqk,khd->qhd", weights * same, z[:, kv]) \
+            + torch.einsum("hqk,khd->qhd", weights * ~same, z.detach()[:, kv])
+        return torch.autograd.grad(o, (y, z), d_o.double())
 
 
 def one_hot(keys: int, heads: int, dim: int, base: int) -> torch.Tensor:
@@ -147,11 +175,15 @@ def allowed_of(plan: Plan, queries: Iterable[int], keys: Iterable[int]) -> torch
                     at[top:bottom, left:right] = True
                 elif count:
                     fill(sequence, head, (top, bottom), (left, right), at)
+    text = plan.program.text if plan.program is not None else "h"
+    heads = plan.heads if re.search(r"\bh\b", text) else 1  # nothing reads the head, so all heads are alike
     row = col = 0
     for sequence, (q, k) in enumerate(zip(queries, keys)):
-        for head in range(plan.heads if q and k else 0):
+        for head in range(heads if q and k else 0):
             fill(sequence, head, (0, q), (0, k), made[head, row:row + q, col:col + k])
         row, col = row + q, col + k
+    if heads < plan.heads:
+        made[1:] = made[0]
     return made
 
 

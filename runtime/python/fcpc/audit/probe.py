@@ -113,7 +113,7 @@ class Probe:
             if d_o is not None:
                 loss = sum((o * self._own(d_o[own.clamp(min=0)] * (own >= 0)[:, None, None], False)).sum()
                            for (o, _), own in zip(outs, (self.q_order[r] for r in here)))
-                loss.backward()  # type: ignore[union-attr] # a sum of at least one
+                loss.backward()
         gives_lse = all(lse is not None for _, lse in outs)
         own = [([o.detach() for o, _ in outs], self.q_order, self.queries),
                ([lse.detach() for _, lse in outs] if gives_lse else None, self.q_order, self.queries)]
