@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import fcpc
+import fcpc.audit
 import fcpc.hf
 import fcpc.torch
 
@@ -21,10 +22,11 @@ CHAPTERS: list[tuple[str, list[Any]]] = [
     ("Plans", [fcpc.Plan, fcpc.Labels, fcpc.Simulation, fcpc.load]),
     ("Training", [fcpc.detect, fcpc.Cluster, fcpc.torch.Attention, fcpc.torch.BoundAttention, fcpc.Session]),
     ("Models of Hugging Face", [fcpc.hf.program, fcpc.hf.inputs, fcpc.hf.bind, fcpc.hf.BoundModel, fcpc.hf.attention]),
+    ("Audits", [fcpc.audit.check, fcpc.audit.Report, fcpc.audit.Finding]),
     ("Errors and warnings", [fcpc.Error, fcpc.Warning])]
 # Nobody makes these himself.
 GIVEN = (fcpc.Plan, fcpc.Simulation, fcpc.Labels, fcpc.torch.BoundAttention, fcpc.hf.BoundModel, fcpc.Error,
-         fcpc.Warning)
+         fcpc.Warning, fcpc.audit.Report, fcpc.audit.Finding)
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:
@@ -61,7 +63,8 @@ def page() -> str:
     for title, things in CHAPTERS:
         lines += [f"## {title}", ""]
         for thing in things:
-            path = thing.__module__ if thing.__module__ in ("fcpc.torch", "fcpc.hf", "fcpc.masks") else "fcpc"
+            module = ".".join(thing.__module__.split(".")[:2])
+            path = module if module in ("fcpc.audit", "fcpc.hf", "fcpc.masks", "fcpc.torch") else "fcpc"
             lines.append(f"### {path}.{thing.__name__}\n\n{_block(thing.__name__, thing)}")
             for name, member in members(thing) if inspect.isclass(thing) else ():
                 lines.append(_block(thing.__name__ if name == "__call__" else f"{thing.__name__}.{name}", member))

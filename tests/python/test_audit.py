@@ -6,9 +6,12 @@ import time
 import unittest
 
 import torch
+import torch.distributed as dist
+from torch.distributed.nn import all_gather
 
 import fcpc
 import faulty
+from agent import forked
 from faulty import Problem
 from fcpc import audit
 from fcpc.audit.probe import order_of
@@ -149,6 +152,124 @@ class Faulty(unittest.TestCase):
                                      queries=queries, **given)
                 self.assertFalse(report.ok)
                 self.assertTrue(any(said.startswith(cause) for said in report.causes[:2]), f"{make.__name__}\n{report}")
+
+    def test_what_is_said(self):
+        """The lines of a report, whole: places are of sequences, ranks are named, and there is one cause."""
+        lengths, _, p = problem_of(window(9), window=9)
+        report = audit.check(faulty.window_lost_between(p), program_of("window(w = 9)", p), lengths, rows=p.rows)
+        self.assertEqual(str(report).splitlines()[0],
+                         "query 16 of sequence 0 (rank 1) sees key 0 of sequence 0 (rank 0); the program does not allow "
+                         "it (2128 of 16384)")
+        self.assertEqual([x.kind for x in report.findings], ["sees", "weight"])
+        self.assertEqual(report.causes, ["window lost between ranks: the mask is causal alone where query and key are "
+                                         "on different ranks"])
+
+    def test_an_unknown_fault_has_no_cause(self):
+        """One pair too many fits no pattern; it is found and nothing is guessed. A NaN is a finding of its own."""
+        lengths, _, p = problem_of(causal)
+
+        def one_more(rank, of):
+            allowed = p.allowed(p.rows[rank], p.k_rows[of])
+            if (rank, of) == (1, 3):
+                allowed[2, 5] = True
+            return allowed
+        report = audit.check(faulty.ring(p, one_more), program_of("causal", p), lengths, rows=p.rows)
+        self.assertEqual((report.findings[0].kind, report.findings[0].count, report.causes), ("sees", 4, []))
+        self.assertIn("query 18 of sequence 0 (rank 1) sees key 13 of sequence 1 (rank 3)", str(report))
+
+        def broken(q, k, v):
+            made = faulty.gathered(p)(q, k, v)
+            made[2][0].data[3, 1] = float("nan")
+            return made
+        report = audit.check(broken, program_of("causal", p), lengths, rows=p.rows)
+        self.assertEqual(report.findings[0].kind, "nan")
+        self.assertIn("query 35 of sequence 0 (rank 2)", report.findings[0].message)
+
+    def test_layers(self):
+        """Layer 1 computes the mask of layer 0."""
+        lengths, _, p = problem_of(causal)
+        prog = fcpc.program(layers=["causal", "window(w = 9)"], heads=4, kv_heads=2, head_dim=16, dtype="fp32")
+        self.assertTrue(audit.check(faulty.ring(p), prog, lengths, rows=p.rows).ok)
+        report = audit.check(faulty.ring(p), prog, lengths, rows=p.rows, layer=1)
+        self.assertTrue(any("this is the mask of layer 0" in x for x in report.causes), report)
+
+
+    def test_other_types(self):
+        """bfloat16 and float64: right ones are silent, and a window that is one too wide is found all the same."""
+        for dtype in torch.bfloat16, torch.float16, torch.float64:
+            lengths, _, p = problem_of(window(9), window=9)
+            prog = program_of("window(w = 9)", p)
+
+            def ring(make):
+                return lambda q, k, v: [o.to(dtype) for o, _ in make([x.float() for x in q], [x.float() for x in k],
+                                                                     [x.float() for x in v])]
+            self.assertTrue(audit.check(ring(faulty.ring(p)), prog, lengths, rows=p.rows, dtype=dtype).ok)
+            report = audit.check(ring(faulty.window_off_by_one(p)), prog, lengths, rows=p.rows, dtype=dtype)
+            self.assertTrue(any("off by one" in cause for cause in report.causes), report)
+
+    def test_no_gradient(self):
+        lengths, _, p = problem_of(causal)
+        right = faulty.ring(p)
+        report = audit.check(lambda q, k, v: [o.detach() for o, _ in right(q, k, v)], program_of("causal", p), lengths,
+                             rows=p.rows)
+        self.assertEqual(report.causes, [f"gradient lost: {name} is zero" for name in ("dq", "dk", "dv")])
+
+    def test_no_tokens(self):
+        lengths, _, p = problem_of(causal, lengths=[0, 0], pads=1)
+        self.assertTrue(audit.check(faulty.ring(p), program_of("causal", p), lengths, rows=p.rows).ok)
+
+
+class Groups(unittest.TestCase):
+    def test_two_processes(self):
+        """Each process has its own rows; both have the same report."""
+        self.assertEqual(forked(2, self.rank), [7, 7])
+
+    @staticmethod
+    def rank(store, rank):
+        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+        lengths = LENGTHS
+        p = Problem(lengths, of_rows("zigzag", 64, 2), causal)
+        prog = fcpc.program("causal", heads=4, kv_heads=2, head_dim=16, dtype="fp32")
+
+        def attention(q, k, v, allowed=None):
+            every = [torch.cat(all_gather(x.contiguous())) for x in (k, v)]
+            return p.part(q, *every, p.allowed(p.rows[rank], torch.cat(p.rows)) if allowed is None else allowed)
+        right = audit.check(attention, prog, lengths, dist.group.WORLD, rows="zigzag")
+        own = torch.cat([torch.full((len(x),), r == rank) for r, x in enumerate(p.rows)])
+        wrong = audit.check(lambda q, k, v: attention(q, k, v, p.allowed(p.rows[rank], torch.cat(p.rows)) & own)[0],
+                            prog, lengths, dist.group.WORLD, rows="zigzag")
+        every = [None, None]
+        dist.all_gather_object(every, str(wrong))
+        named = any(x.startswith("keys of other ranks not seen") for x in wrong.causes)
+        if not right.ok or not named:
+            print(right, wrong, sep="\n", flush=True)
+        return 7 if right.ok and named and every[0] == every[1] else 1
+
+
+class Refused(unittest.TestCase):
+    def test_with_words(self):
+        lengths, _, p = problem_of(causal)
+        prog = program_of("causal", p)
+        ring = faulty.ring(p)
+        for code, said, make in (
+                ("E203", 'rows="spiral" is not known', {"rows": "spiral"}),
+                ("E203", "names token 0 4 times", {"rows": [torch.arange(16)] * 4}),
+                ("E203", "tokens of 2 ranks, and there are 4", {"rows": p.rows[:2]}),
+                ("E203", "layer 3 is not one of the program's 1 masks", {"layer": 3}),
+                ("E209", "the program has no sinks", {"sink": [0.0] * 4}),
+                ("E202", "dtype is torch.int8", {"dtype": torch.int8})):
+            with self.assertRaises(fcpc.Error) as caught:
+                audit.check(ring, prog, lengths, **{"rows": p.rows, **make})
+            self.assertEqual(caught.exception.code, code)
+            self.assertIn(said, str(caught.exception))
+        for code, said, attention, batch in (
+                ("E203", "a smaller batch shows the same faults", ring, [8192]),
+                ("E701", "gave 3 outputs for 4 ranks", lambda q, k, v: q[1:], lengths),
+                ("E701", "rank 0's o has shape [16, 64]", lambda q, k, v: [x.flatten(1) for x in q], lengths)):
+            with self.assertRaises(fcpc.Error) as caught:
+                audit.check(attention, prog, batch)
+            self.assertEqual(caught.exception.code, code)
+            self.assertIn(said, str(caught.exception))
 
 
 if __name__ == "__main__":

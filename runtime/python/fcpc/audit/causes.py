@@ -22,7 +22,7 @@ class Case:
 
     logits          float64 [heads, queries, keys + padding], scaled
     q_rank, k_rank  the rank of each query and key of the packed batch; q_local, k_local its row there
-    near            how far weights may be apart
+    near, least     weights may be apart by this part of them, and by `least`
     """
     definition: Definition
     probe: Probe
@@ -35,6 +35,7 @@ class Case:
     q_local: torch.Tensor
     k_local: torch.Tensor
     near: float
+    least: float
 
     @property
     def ranks(self) -> int:
@@ -49,7 +50,7 @@ class Case:
         seen, pads = self.seen.weights, self.seen.weights.shape[-1] - weights.shape[-1]
         if pads:
             weights = torch.cat([weights, weights.new_zeros(*weights.shape[:2], pads)], -1)
-        return bool(((seen - weights).abs() <= self.near * weights.abs().clamp(min=1)).all())
+        return bool(((seen - weights).abs() <= self.near * weights.abs() + self.least).all())
 
 
 Guess = Iterator[Tuple[str, torch.Tensor]]
@@ -217,7 +218,7 @@ def of_padding(case: Case) -> Guess:
         at = torch.tensor(case.probe.pad_ranks)
         for name, seen in (("on every rank", torch.ones(own.shape[1], pads, dtype=torch.bool)),
                            ("on their own rank", case.q_rank[:, None] == at),
-                           ("by all but the rows that see none", case.seen.weights[..., -pads:] > case.near)):
+                           ("by all but the rows that see none", case.seen.weights[..., -pads:] > case.least)):
             yield f"padding seen, {name}", case.given(torch.cat([own, seen.expand(*own.shape[:2], pads)], -1))
 
 

@@ -1,7 +1,7 @@
 """check.py: compares what attention does on some ranks with what a program says."""
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 import torch
 
@@ -11,8 +11,20 @@ from .definition import Definition, define
 from .probe import Probe, Rows, Seen, order_of
 from .report import Finding, Report
 
-NEAR = {torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""How far a weight may be from the program's, and an output or gradient, of the largest one."""
+class Near(NamedTuple):
+    """How far numbers may be apart by rounding alone, in a dtype.
+
+    of_weight   of each weight, as a part of it: logits are rounded before exp, and parts of the softmax are merged
+    least       a weight below this is none
+    of_most     of outputs, LSE and gradients, as a part of the largest one
+    """
+    of_weight: float
+    least: float
+    of_most: float
+
+
+NEAR = {torch.float64: Near(1e-4, 1e-6, 1e-4), torch.float32: Near(1e-4, 1e-6, 1e-4),
+        torch.float16: Near(2e-2, 1e-5, 2e-2), torch.bfloat16: Near(1e-1, 1e-5, 1e-1)}
 
 
 def check(attention: Callable[..., Any], program: Any, lengths: Any, group: Any = None, *, rows: Rows = "contiguous",
@@ -69,7 +81,7 @@ def check(attention: Callable[..., Any], program: Any, lengths: Any, group: Any 
 
 
 def _compare(of: Definition, probe: Probe, seen: Seen, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
-             d_o: torch.Tensor, near: float) -> Report:
+             d_o: torch.Tensor, near: Near) -> Report:
     real = slice(0, probe.keys)
     weights, o, lse, *grads = of.outputs(q, k[real], v[real], d_o)
     (q_rank, q_local), (k_rank, k_local) = _places(probe.q_order, probe.queries), _places(probe.k_order, probe.keys)
@@ -80,7 +92,8 @@ def _compare(of: Definition, probe: Probe, seen: Seen, q: torch.Tensor, k: torch
         logits = of.logits(q, k)
         if of.scored and of.program.masks == 1:  # else there is no single mask to change
             logits[..., real] = of.scored_logits(q, k[real], v[real])
-        causes = causes_of(Case(of, probe, seen, q, k[real], logits, q_rank, k_rank, q_local, k_local, near))
+        causes = causes_of(Case(of, probe, seen, q, k[real], logits, q_rank, k_rank, q_local, k_local,
+                                near.of_weight, near.least))
         if not causes and any(x.kind == "kv_head" for x in found) and len(found) == 1:
             causes = ["KV head groups permuted: values are read from other heads than keys"]
         if not causes and [x.kind for x in found] == ["lse"]:
@@ -112,7 +125,7 @@ def _compare(of: Definition, probe: Probe, seen: Seen, q: torch.Tensor, k: torch
 
 
 def _forward(of: Definition, probe: Probe, seen: Seen, weights: torch.Tensor, o: torch.Tensor, lse: torch.Tensor,
-             near: float, names: _Names) -> Any:
+             near: Near, names: _Names) -> Any:
     pairs = of.allowed.numel()
     bad = ~seen.weights.isfinite().all(-1).T | ~seen.o.isfinite().all(-1)
     if bad.any():
@@ -120,32 +133,32 @@ def _forward(of: Definition, probe: Probe, seen: Seen, weights: torch.Tensor, o:
         yield Finding("nan", f"{names.query(row)} gets outputs that are no numbers, in head {head}", int(bad.sum()),
                       bad.numel())
     got, pads = seen.weights[..., :probe.keys], seen.weights[..., probe.keys:]
-    sees = ~of.allowed & (got.abs() > near)
+    sees = ~of.allowed & (got.abs() > near.least)
     if sees.any():
         row, key, head = _first(sees)
         yield Finding("sees", f"{names.query(row)} sees {names.key(key)}{names.head(sees, head)}; the program does not "
                       "allow it", int(sees.sum()), pairs)
-    if (pads.abs() > near).any():
-        row, pad, head = _first(pads.abs() > near)
+    if (pads.abs() > near.least).any():
+        row, pad, head = _first(pads.abs() > near.least)
         yield Finding("padding", f"{names.query(row)} sees padding of rank {probe.pad_ranks[pad]}; nobody may see it",
-                      int((pads.abs() > near).sum()), pads.numel())
-    lost = of.allowed & (weights > 10 * near) & (got.abs() < near)
+                      int((pads.abs() > near.least).sum()), pads.numel())
+    lost = of.allowed & (weights > 100 * near.least) & (got.abs() < near.least)
     if lost.any():
         row, key, head = _first(lost)
         yield Finding("misses", f"{names.query(row)} does not see {names.key(key)}{names.head(lost, head)}; the program "
                       "allows it", int(lost.sum()), int(of.allowed.sum()))
-    off = ((got - weights).abs() > near) & of.allowed & ~lost
+    off = ((got - weights).abs() > near.of_weight * weights + near.least) & of.allowed & ~lost
     if off.any():
         row, key, head = _first(off)
         yield Finding("weight", f"{names.query(row)} weighs {names.key(key)} by {float(got[head, row, key]):.6g} in head "
                       f"{head}; by the program it is {float(weights[head, row, key]):.6g}", int(off.sum()),
                       int(of.allowed.sum()))
-    forward = bool(bad.any() or sees.any() or (pads.abs() > near).any() or lost.any() or off.any())
+    forward = bool(bad.any() or sees.any() or (pads.abs() > near.least).any() or lost.any() or off.any())
     if seen.kv is not None:
         kv = torch.arange(of.plan.heads) // of.group
         want = torch.zeros_like(seen.kv).scatter(2, kv[:, None, None].expand(-1, seen.kv.shape[1], 1),
                                                  seen.weights.sum(-1, keepdim=True))
-        wrong = (seen.kv - want).abs().amax(-1) > 10 * near
+        wrong = (seen.kv - want).abs().amax(-1) > 0.1 * want.sum(-1) + near.least
         if wrong.any():
             head, row = (int(x) for x in wrong.nonzero()[0])
             yield Finding("kv_head", f"{names.query(row)} reads values of KV head {int(seen.kv[head, row].argmax())} in "
@@ -166,7 +179,7 @@ def _forward(of: Definition, probe: Probe, seen: Seen, weights: torch.Tensor, o:
                               f"the program it is {float(lse[row, head]):.6g}", int(wrong.sum()), wrong.numel())
 
 
-def _of_gradient(name: str, factor: float | None, ranks: int, of: Definition, near: float) -> list[str]:
+def _of_gradient(name: str, factor: float | None, ranks: int, of: Definition, near: Near) -> list[str]:
     """The causes that fit one gradient."""
     if factor is None:
         return []
@@ -180,14 +193,14 @@ def _of_gradient(name: str, factor: float | None, ranks: int, of: Definition, ne
     if of.plan.scale and name != "dv":
         close += [(1 / of.plan.scale, f"scale left out of the gradient: {name}"),
                   (of.plan.scale, f"scale applied twice to the gradient: {name}")]
-    return [cause for value, cause in close if abs(value - factor) <= 100 * near * max(1, abs(value))]
+    return [cause for value, cause in close if abs(value - factor) <= 10 * near.of_most * abs(value) + near.of_most]
 
 
-def _off(got: torch.Tensor, want: torch.Tensor, near: float) -> torch.Tensor:
+def _off(got: torch.Tensor, want: torch.Tensor, near: Near) -> torch.Tensor:
     """Where numbers differ by more than rounding does. -inf is equal to -inf."""
     finite = want[want.isfinite()]
     most = max(1.0, float(finite.abs().max())) if finite.numel() else 1.0
-    return ~((got == want) | ((got - want).abs() <= 5 * near * most))
+    return ~((got == want) | ((got - want).abs() <= near.of_most * most))
 
 
 def _first(where: torch.Tensor) -> tuple[int, int, int]:

@@ -91,7 +91,7 @@ class Probe:
     def __call__(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
                  d_o: torch.Tensor | None = None) -> tuple[torch.Tensor | None, ...]:
         """o, lse, dq, dk, dv of one call. q [queries, ...]; k and v [keys + padding, ...]."""
-        q = torch.cat([q, torch.ones_like(q[:1])])  # the last row is what padding has among queries
+        q = torch.cat([q, q.new_ones(1, *q.shape[1:])])  # the last row is what padding has among queries
         with torch.set_grad_enabled(d_o is not None):
             sides = [[self._own(x[numbers], d_o is not None) for numbers in order]
                      for x, order in ((q, self.q_order), (k, self.k_numbers), (v, self.k_numbers))]
@@ -111,9 +111,11 @@ class Probe:
                         raise Error("E701", f"audit: rank {rank}'s {name} has shape {list(x.shape)}, and for its q of "
                                             f"shape {list(sides[0][rank].shape)} it is {list(like)}")
             if d_o is not None:
-                loss = sum((o * self._own(d_o[own.clamp(min=0)] * (own >= 0)[:, None, None], False)).sum()
+                d_o = torch.cat([d_o, d_o.new_zeros(1, *d_o.shape[1:])])  # the last row is that of padding
+                loss = sum((o * self._own(d_o[own], False)).sum()
                            for (o, _), own in zip(outs, (self.q_order[r] for r in here)))
-                loss.backward()
+                if loss.requires_grad:  # else gradients are lost, which is a finding
+                    loss.backward()
         gives_lse = all(lse is not None for _, lse in outs)
         own = [([o.detach() for o, _ in outs], self.q_order, self.queries),
                ([lse.detach() for _, lse in outs] if gives_lse else None, self.q_order, self.queries)]
