@@ -216,10 +216,13 @@ def of_padding(case: Case) -> Guess:
     own, pads = case.definition.allowed, case.probe.pads
     if pads:
         at = torch.tensor(case.probe.pad_ranks)
-        for name, seen in (("on every rank", torch.ones(own.shape[1], pads, dtype=torch.bool)),
-                           ("on their own rank", case.q_rank[:, None] == at),
-                           ("by all but the rows that see none", case.seen.weights[..., -pads:] > case.least)):
-            yield f"padding seen, {name}", case.given(torch.cat([own, seen.expand(*own.shape[:2], pads)], -1))
+        known = [("on every rank", torch.ones(own.shape[1], pads, dtype=torch.bool).expand(*own.shape[:2], pads)),
+                 ("on their own rank", (case.q_rank[:, None] == at).expand(*own.shape[:2], pads))]
+        seen = case.seen.weights[..., -pads:] > case.least
+        if not any(torch.equal(seen, other) for _, other in known):
+            known.append(("by some rows", seen))
+        for name, rows in known:
+            yield f"padding seen, {name}", case.given(torch.cat([own, rows], -1))
 
 
 PATTERNS: tuple[Callable[[Case], Guess], ...] = (of_padding, other_masks, other_layers, other_numbers, of_heads,

@@ -103,6 +103,7 @@ def _compare(of: Definition, probe: Probe, seen: Seen, q: torch.Tensor, k: torch
                  if of.sink is not None and not of.scored else None))
                 if other is not None and seen.lse is not None and _off(seen.lse, other, near).sum() == 0]
     elif not found and seen.dq is not None:
+        fit: dict[str, list[str]] = {}  # each cause, and the gradients that it fits
         for name, got, want, what in zip(("dq", "dk", "dv"), (seen.dq, seen.dk, seen.dv), grads,
                                          ("query", "key", "key")):
             assert got is not None
@@ -115,13 +116,16 @@ def _compare(of: Definition, probe: Probe, seen: Seen, q: torch.Tensor, k: torch
                 place = names.query(at) if what == "query" else names.key(at)
                 found.append(Finding(name, f"the gradient of {name[1]}, {name}, {said}: first at {place}",
                                      int(wrong.sum()), len(wrong)))
-                causes += _of_gradient(name, factor if alike else None, len(probe.q_order), of, near)
-        if [x.kind for x in found] == ["dk", "dv"] and not causes and not of.scored:
+                for cause in _of_gradient(name, factor, len(probe.q_order), of, near) if alike else ():
+                    fit.setdefault(cause, []).append(name)
+        most = max(map(len, fit.values()), default=0)  # one that fits all of them is no chance
+        causes = [f"{cause} ({', '.join(names)})" for cause, names in fit.items() if len(names) == most]
+        if [x.kind for x in found] == ["dk", "dv"] and not fit and not of.scored:
             own = of.own_gradients(q, k[real], v[real], d_o, q_rank[:, None] == k_rank)
             assert seen.dk is not None and seen.dv is not None
             if not _off(seen.dk, own[0], near).any() and not _off(seen.dv, own[1], near).any():
                 causes = ["gradient of other ranks' queries lost: keys and values get that of their own rank's alone"]
-    return Report(found, list(dict.fromkeys(causes)))
+    return Report(found, causes)
 
 
 def _forward(of: Definition, probe: Probe, seen: Seen, weights: torch.Tensor, o: torch.Tensor, lse: torch.Tensor,
@@ -179,20 +183,18 @@ def _forward(of: Definition, probe: Probe, seen: Seen, weights: torch.Tensor, o:
                               f"the program it is {float(lse[row, head]):.6g}", int(wrong.sum()), wrong.numel())
 
 
-def _of_gradient(name: str, factor: float | None, ranks: int, of: Definition, near: Near) -> list[str]:
-    """The causes that fit one gradient."""
-    if factor is None:
-        return []
+def _of_gradient(name: str, factor: float, ranks: int, of: Definition, near: Near) -> list[str]:
+    """The causes for which a gradient would be `factor` times what it should be."""
     close = [(float(ranks), f"gradient counted {'twice' if ranks == 2 else f'{ranks} times'}: each of {ranks} ranks adds "
-                            f"all of {name}"),
-             (1 / ranks, f"averaged instead of summed: {name} is divided by the {ranks} ranks"),
-             (2.0, f"gradient counted twice: {name}"),
-             (float(of.group), f"gradient counted once for each of the {of.group} heads that share a KV head: {name}"),
-             (1 / of.group, f"averaged instead of summed: {name}, over the {of.group} heads that share a KV head"),
-             (0.0, f"gradient lost: {name} is zero"), (-1.0, f"gradient of the wrong sign: {name}")]
+                            "all of it"),
+             (1 / ranks, f"gradient averaged instead of summed: it is divided by the {ranks} ranks"),
+             (2.0, "gradient counted twice"),
+             (float(of.group), f"gradient counted once for each of the {of.group} heads that share a KV head"),
+             (1 / of.group, f"gradient averaged instead of summed over the {of.group} heads that share a KV head"),
+             (0.0, "gradient lost: it is zero"), (-1.0, "gradient of the wrong sign")]
     if of.plan.scale and name != "dv":
-        close += [(1 / of.plan.scale, f"scale left out of the gradient: {name}"),
-                  (of.plan.scale, f"scale applied twice to the gradient: {name}")]
+        close += [(1 / of.plan.scale, "scale left out of the gradient"),
+                  (of.plan.scale, "scale applied twice to the gradient")]
     return [cause for value, cause in close if abs(value - factor) <= 10 * near.of_most * abs(value) + near.of_most]
 
 
