@@ -10,6 +10,7 @@ from typing import Any
 import fcpc
 import fcpc.hf
 import fcpc.torch
+import fcpc.trainer
 
 PAGE = Path(__file__).parent / "API.md"
 # For whom what is: people who design masks, who train, and who look at what a plan costs.
@@ -21,10 +22,12 @@ CHAPTERS: list[tuple[str, list[Any]]] = [
     ("Plans", [fcpc.Plan, fcpc.Labels, fcpc.Simulation, fcpc.load]),
     ("Training", [fcpc.detect, fcpc.Cluster, fcpc.torch.Attention, fcpc.torch.BoundAttention, fcpc.Session]),
     ("Models of Hugging Face", [fcpc.hf.program, fcpc.hf.inputs, fcpc.hf.bind, fcpc.hf.BoundModel, fcpc.hf.attention]),
+    ("Trainer, accelerate and TRL", [fcpc.trainer.ContextParallel, fcpc.trainer.collate, fcpc.trainer.pack,
+                                     fcpc.trainer.Packed]),
     ("Errors and warnings", [fcpc.Error, fcpc.Warning])]
 # Nobody makes these himself.
-GIVEN = (fcpc.Plan, fcpc.Simulation, fcpc.Labels, fcpc.torch.BoundAttention, fcpc.hf.BoundModel, fcpc.Error,
-         fcpc.Warning)
+GIVEN = (fcpc.Plan, fcpc.Simulation, fcpc.Labels, fcpc.torch.BoundAttention, fcpc.hf.BoundModel, fcpc.trainer.Packed,
+         fcpc.Error, fcpc.Warning)
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:
@@ -61,7 +64,7 @@ def page() -> str:
     for title, things in CHAPTERS:
         lines += [f"## {title}", ""]
         for thing in things:
-            path = thing.__module__ if thing.__module__ in ("fcpc.torch", "fcpc.hf", "fcpc.masks") else "fcpc"
+            path = thing.__module__ if thing.__module__ in ("fcpc.torch", "fcpc.hf", "fcpc.masks", "fcpc.trainer") else "fcpc"
             lines.append(f"### {path}.{thing.__name__}\n\n{_block(thing.__name__, thing)}")
             for name, member in members(thing) if inspect.isclass(thing) else ():
                 lines.append(_block(thing.__name__ if name == "__call__" else f"{thing.__name__}.{name}", member))
