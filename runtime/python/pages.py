@@ -11,6 +11,7 @@ import fcpc
 import fcpc.audit
 import fcpc.hf
 import fcpc.torch
+import fcpc.trainer
 
 PAGE = Path(__file__).parent / "API.md"
 # For whom what is: people who design masks, who train, and who look at what a plan costs.
@@ -22,11 +23,15 @@ CHAPTERS: list[tuple[str, list[Any]]] = [
     ("Plans", [fcpc.Plan, fcpc.Labels, fcpc.Simulation, fcpc.load]),
     ("Training", [fcpc.detect, fcpc.Cluster, fcpc.torch.Attention, fcpc.torch.BoundAttention, fcpc.Session]),
     ("Models of Hugging Face", [fcpc.hf.program, fcpc.hf.inputs, fcpc.hf.bind, fcpc.hf.BoundModel, fcpc.hf.attention]),
+    ("Trainer, accelerate and TRL", [fcpc.trainer.ContextParallel, fcpc.trainer.collate, fcpc.trainer.pack,
+                                     fcpc.trainer.Packed]),
     ("Audits", [fcpc.audit.check, fcpc.audit.Report, fcpc.audit.Finding]),
     ("Errors and warnings", [fcpc.Error, fcpc.Warning])]
+# Modules by whose names their functions are called; those of all others are in fcpc itself.
+OWN_NAMES = "fcpc.audit", "fcpc.hf", "fcpc.masks", "fcpc.torch", "fcpc.trainer"
 # Nobody makes these himself.
-GIVEN = (fcpc.Plan, fcpc.Simulation, fcpc.Labels, fcpc.torch.BoundAttention, fcpc.hf.BoundModel, fcpc.Error,
-         fcpc.Warning, fcpc.audit.Report, fcpc.audit.Finding)
+GIVEN = (fcpc.Plan, fcpc.Simulation, fcpc.Labels, fcpc.torch.BoundAttention, fcpc.hf.BoundModel, fcpc.trainer.Packed,
+         fcpc.Error, fcpc.Warning, fcpc.audit.Report, fcpc.audit.Finding)
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:
@@ -64,7 +69,7 @@ def page() -> str:
         lines += [f"## {title}", ""]
         for thing in things:
             module = ".".join(thing.__module__.split(".")[:2])
-            path = module if module in ("fcpc.audit", "fcpc.hf", "fcpc.masks", "fcpc.torch") else "fcpc"
+            path = module if module in OWN_NAMES else "fcpc"
             lines.append(f"### {path}.{thing.__name__}\n\n{_block(thing.__name__, thing)}")
             for name, member in members(thing) if inspect.isclass(thing) else ():
                 lines.append(_block(thing.__name__ if name == "__call__" else f"{thing.__name__}.{name}", member))

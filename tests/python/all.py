@@ -25,6 +25,9 @@ LONG = ("test_agent", "test_hf", "test_loops", "test_trainer", "test_types",
         "test_program.Pickles.test_another_process",  # these two load PyTorch in other processes
         "test_program.Pickles.test_workers",
         "test_restore.Restore.test_on_four_processes",
+        "test_sft.Trained.test_families",
+        "test_sft.Trained.test_other_tokens",
+        "test_sft.Tuned.test_tuned",
         "test_session.OnTheStandIn.test_with_torch",
         "test_torch.Autocast.test_compiled",  # these five load PyTorch's compiler
         "test_torch.Operators.test_compiled_whole_and_once",
