@@ -176,8 +176,9 @@ def of_heads(case: Case) -> Guess:
     raw, right = of.logits(case.q, case.k, 1.0), of.plan.scale
     scales = {**{f"scale of padded head_dim: 1 / sqrt({wide})": wide ** -0.5
                  for wide in (8, 16, 32, 64, 96, 128, 192, 256) if wide > dim},
-              "scale left out": 1.0, "scale applied twice": right * right, "scale of square root left out: 1 / head_dim":
-              1 / dim, "scale of the program ignored: 1 / sqrt(head_dim)": dim ** -0.5,
+              "scale left out": 1.0, "scale applied twice": right * right,
+              "square root left out of the scale: 1 / head_dim": 1 / dim,
+              "scale of the program ignored: 1 / sqrt(head_dim)": dim ** -0.5,
               "scale of all heads' width: 1 / sqrt(heads * head_dim)": (heads * dim) ** -0.5,
               "exp taken for exp2: scale * ln 2": right * 0.6931471805599453,
               "exp2 taken for exp: scale / ln 2": right / 0.6931471805599453}
@@ -208,7 +209,8 @@ def of_softmax(case: Case) -> Guess:
                            ("sink counted twice", sink + torch.tensor(2.0).log())):
             yield name, of.weights(logits, sink=more)[0]
         every = torch.logaddexp(apart.logsumexp(0), sink[:, None] + least.clamp(min=1).log())
-        yield "sink counted once per rank that has keys", (logits.masked_fill(~own, -torch.inf) - every[..., None]).exp()
+        yield "sink counted once per rank that has keys", \
+            (logits.masked_fill(~own, -torch.inf) - every[..., None]).exp()
 
 
 def of_padding(case: Case) -> Guess:

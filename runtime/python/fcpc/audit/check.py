@@ -149,13 +149,13 @@ def _forward(of: Definition, probe: Probe, seen: Seen, weights: torch.Tensor, o:
     lost = of.allowed & (weights > 100 * near.least) & (got.abs() < near.least)
     if lost.any():
         row, key, head = _first(lost)
-        yield Finding("misses", f"{names.query(row)} does not see {names.key(key)}{names.head(lost, head)}; the program "
-                      "allows it", int(lost.sum()), int(of.allowed.sum()))
+        yield Finding("misses", f"{names.query(row)} does not see {names.key(key)}{names.head(lost, head)}; the "
+                      "program allows it", int(lost.sum()), int(of.allowed.sum()))
     off = ((got - weights).abs() > near.of_weight * weights + near.least) & of.allowed & ~lost
     if off.any():
         row, key, head = _first(off)
-        yield Finding("weight", f"{names.query(row)} weighs {names.key(key)} by {float(got[head, row, key]):.6g} in head "
-                      f"{head}; by the program it is {float(weights[head, row, key]):.6g}", int(off.sum()),
+        yield Finding("weight", f"{names.query(row)} weighs {names.key(key)} by {float(got[head, row, key]):.6g} in "
+                      f"head {head}; by the program it is {float(weights[head, row, key]):.6g}", int(off.sum()),
                       int(of.allowed.sum()))
     forward = bool(bad.any() or sees.any() or (pads.abs() > near.least).any() or lost.any() or off.any())
     if seen.kv is not None:
@@ -165,8 +165,8 @@ def _forward(of: Definition, probe: Probe, seen: Seen, weights: torch.Tensor, o:
         wrong = (seen.kv - want).abs().amax(-1) > 0.1 * want.sum(-1) + near.least
         if wrong.any():
             head, row = (int(x) for x in wrong.nonzero()[0])
-            yield Finding("kv_head", f"{names.query(row)} reads values of KV head {int(seen.kv[head, row].argmax())} in "
-                          f"head {head}; by the program they are of KV head {int(kv[head])}", int(wrong.sum()),
+            yield Finding("kv_head", f"{names.query(row)} reads values of KV head {int(seen.kv[head, row].argmax())} "
+                          f"in head {head}; by the program they are of KV head {int(kv[head])}", int(wrong.sum()),
                           wrong.numel())
             forward = True
     if not forward:
@@ -185,8 +185,8 @@ def _forward(of: Definition, probe: Probe, seen: Seen, weights: torch.Tensor, o:
 
 def _of_gradient(name: str, factor: float, ranks: int, of: Definition, near: Near) -> list[str]:
     """The causes for which a gradient would be `factor` times what it should be."""
-    close = [(float(ranks), f"gradient counted {'twice' if ranks == 2 else f'{ranks} times'}: each of {ranks} ranks adds "
-                            "all of it"),
+    close = [(float(ranks), f"gradient counted {'twice' if ranks == 2 else f'{ranks} times'}: each of {ranks} ranks "
+                            "adds all of it"),
              (1 / ranks, f"gradient averaged instead of summed: it is divided by the {ranks} ranks"),
              (2.0, "gradient counted twice"),
              (float(of.group), f"gradient counted once for each of the {of.group} heads that share a KV head"),

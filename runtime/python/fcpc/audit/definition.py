@@ -129,7 +129,7 @@ class Definition:
 
 
 def one_hot(keys: int, heads: int, dim: int, base: int) -> torch.Tensor:
-    """Values that show weights: key base + i has a one at its number i, and all others are zeros: [keys, heads, dim]."""
+    """Values that show weights, [keys, heads, dim]: key base + i has a one at its number i, all else is zeros."""
     made = torch.zeros(keys, heads, dim)
     own = torch.arange(base, min(base + dim, keys))
     made[own, :, own - base] = 1

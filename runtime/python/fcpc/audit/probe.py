@@ -49,8 +49,8 @@ def order_of(rows: Rows, tokens: int, ranks: int) -> list[torch.Tensor]:
                  *range(min((2 * ranks - 1 - r) * side, tokens), min((2 * ranks - r) * side, tokens))]
                 for r in range(ranks)]
     elif isinstance(rows, str):
-        raise Error("E203", f'audit: rows="{rows}" is not known: "contiguous", "zigzag", a list with the tokens of each '
-                            "rank, or a function of (rank, ranks) that gives them")
+        raise Error("E203", f'audit: rows="{rows}" is not known: "contiguous", "zigzag", a list with the tokens of '
+                            "each rank, or a function of (rank, ranks) that gives them")
     else:
         made = list(rows)
     if len(made) != ranks:
