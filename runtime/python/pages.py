@@ -25,6 +25,8 @@ CHAPTERS: list[tuple[str, list[Any]]] = [
     ("Trainer, accelerate and TRL", [fcpc.trainer.ContextParallel, fcpc.trainer.collate, fcpc.trainer.pack,
                                      fcpc.trainer.Packed]),
     ("Errors and warnings", [fcpc.Error, fcpc.Warning])]
+# Modules whose functions are called by the module's name; the others are called as fcpc.program is.
+SHOWN = "fcpc.torch", "fcpc.hf", "fcpc.masks", "fcpc.trainer"
 # Nobody makes these himself.
 GIVEN = (fcpc.Plan, fcpc.Simulation, fcpc.Labels, fcpc.torch.BoundAttention, fcpc.hf.BoundModel, fcpc.trainer.Packed,
          fcpc.Error, fcpc.Warning)
@@ -64,7 +66,7 @@ def page() -> str:
     for title, things in CHAPTERS:
         lines += [f"## {title}", ""]
         for thing in things:
-            path = thing.__module__ if thing.__module__ in ("fcpc.torch", "fcpc.hf", "fcpc.masks", "fcpc.trainer") else "fcpc"
+            path = thing.__module__ if thing.__module__ in SHOWN else "fcpc"
             lines.append(f"### {path}.{thing.__name__}\n\n{_block(thing.__name__, thing)}")
             for name, member in members(thing) if inspect.isclass(thing) else ():
                 lines.append(_block(thing.__name__ if name == "__call__" else f"{thing.__name__}.{name}", member))
