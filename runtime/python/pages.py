@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import fcpc
+import fcpc.audit
 import fcpc.hf
 import fcpc.torch
 import fcpc.trainer
@@ -24,12 +25,13 @@ CHAPTERS: list[tuple[str, list[Any]]] = [
     ("Models of Hugging Face", [fcpc.hf.program, fcpc.hf.inputs, fcpc.hf.bind, fcpc.hf.BoundModel, fcpc.hf.attention]),
     ("Trainer, accelerate and TRL", [fcpc.trainer.ContextParallel, fcpc.trainer.collate, fcpc.trainer.pack,
                                      fcpc.trainer.Packed]),
+    ("Audits", [fcpc.audit.check, fcpc.audit.Report, fcpc.audit.Finding]),
     ("Errors and warnings", [fcpc.Error, fcpc.Warning])]
-# Modules whose functions are called by the module's name; the others are called as fcpc.program is.
-SHOWN = "fcpc.torch", "fcpc.hf", "fcpc.masks", "fcpc.trainer"
+# Modules by whose names their functions are called; those of all others are in fcpc itself.
+OWN_NAMES = "fcpc.audit", "fcpc.hf", "fcpc.masks", "fcpc.torch", "fcpc.trainer"
 # Nobody makes these himself.
 GIVEN = (fcpc.Plan, fcpc.Simulation, fcpc.Labels, fcpc.torch.BoundAttention, fcpc.hf.BoundModel, fcpc.trainer.Packed,
-         fcpc.Error, fcpc.Warning)
+         fcpc.Error, fcpc.Warning, fcpc.audit.Report, fcpc.audit.Finding)
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:
@@ -66,7 +68,8 @@ def page() -> str:
     for title, things in CHAPTERS:
         lines += [f"## {title}", ""]
         for thing in things:
-            path = thing.__module__ if thing.__module__ in SHOWN else "fcpc"
+            module = ".".join(thing.__module__.split(".")[:2])
+            path = module if module in OWN_NAMES else "fcpc"
             lines.append(f"### {path}.{thing.__name__}\n\n{_block(thing.__name__, thing)}")
             for name, member in members(thing) if inspect.isclass(thing) else ():
                 lines.append(_block(thing.__name__ if name == "__call__" else f"{thing.__name__}.{name}", member))

@@ -78,7 +78,8 @@ def arguments(folder, **more):
     return TrainingArguments(folder, **{
         "use_cpu": True, "max_steps": STEPS, "ddp_find_unused_parameters": False,
         "train_sampling_strategy": "sequential", "learning_rate": 0.01, "lr_scheduler_type": "constant",
-        "logging_steps": 1, "report_to": [], "save_strategy": "no", "disable_tqdm": True, "optim": "sgd", "max_grad_norm": 0.5,
+        "logging_steps": 1, "report_to": [], "save_strategy": "no", "disable_tqdm": True, "optim": "sgd",
+        "max_grad_norm": 0.5,
         "gradient_accumulation_steps": 2, "per_device_train_batch_size": 2, "per_device_eval_batch_size": 2, **more})
 
 

@@ -263,8 +263,8 @@ class Groups(Trainer):
             if on:
                 raise Error("E203", f"{name}: it {what}. fcpc.trainer cannot honour it")
         if hasattr(self, "_generate_and_score_completions"):
-            raise Error("E702", f"{type(self).__name__} draws answers of its own in each process, so processes could not "
-                                "share a batch: fcpc.trainer runs with Trainer and SFTTrainer")
+            raise Error("E702", f"{type(self).__name__} draws answers of its own in each process, so processes could "
+                                "not share a batch: fcpc.trainer runs with Trainer and SFTTrainer")
         if not self.model_accepts_loss_kwargs:
             raise Error("E702", f"a {type(self.model).__name__} takes no num_items_in_batch, so its loss would be the "
                                 "mean over the labels of one process")
