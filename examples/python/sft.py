@@ -49,7 +49,7 @@ def tune(folder, context=None, steps=10):
     arguments = SFTConfig(folder, packing=True, max_length=128, per_device_train_batch_size=4, max_steps=steps,
                           learning_rate=0.01, logging_steps=1, report_to=[], save_strategy="no", disable_tqdm=True,
                           router_aux_loss_coef=0.0, gradient_checkpointing=False, bf16=False,
-                          use_cpu=not torch.cuda.is_available())
+                          use_cpu=True)
     trainer = Tuner(AutoModelForCausalLM.from_config(MODEL), arguments, processing_class=tokenizer(),
                     train_dataset=Dataset.from_list([*documents(200)]), context=context, plan={"block": 16})
     trainer.train()

@@ -27,6 +27,7 @@ LONG = ("test_agent", "test_hf", "test_loops", "test_trainer", "test_types",
         "test_restore.Restore.test_on_four_processes",
         "test_sft.Trained.test_families",
         "test_sft.Trained.test_other_tokens",
+        "test_sft.Tuned.test_example",
         "test_sft.Tuned.test_tuned",
         "test_session.OnTheStandIn.test_with_torch",
         "test_torch.Autocast.test_compiled",  # these five load PyTorch's compiler

@@ -21,6 +21,7 @@ from trl import SFTConfig, SFTTrainer
 
 import fcpc
 import fcpc.hf
+import sft
 from agent import four_ranks
 from expecting import Expecting
 from fcpc.trainer import ContextParallel, collate, pack
@@ -76,8 +77,9 @@ class Log(TrainerCallback):
 def arguments(folder, **more):
     return TrainingArguments(folder, **{
         "use_cpu": True, "max_steps": STEPS, "ddp_find_unused_parameters": False,
-        "train_sampling_strategy": "sequential", "learning_rate": 0.01, "lr_scheduler_type": "constant", "logging_steps": 1,
-        "report_to": [], "save_strategy": "no", "disable_tqdm": True, "optim": "sgd", "max_grad_norm": 0.5,
+        "train_sampling_strategy": "sequential", "learning_rate": 0.01, "lr_scheduler_type": "constant",
+        "logging_steps": 1, "report_to": [], "save_strategy": "no", "disable_tqdm": True, "optim": "sgd",
+        "max_grad_norm": 0.5,
         "gradient_accumulation_steps": 2, "per_device_train_batch_size": 2, "per_device_eval_batch_size": 2, **more})
 
 
@@ -150,7 +152,7 @@ def tuner(kind, folder, name, attention, packing, **more):
 
 
 def words():
-    """A tokenizer of WORDS words, which nothing is downloaded for."""
+    """A tokenizer that needs no download."""
     from tokenizers import Tokenizer, models
     made = Tokenizer(models.WordLevel({f"w{i}": i for i in range(WORDS)}, unk_token="w1"))
     return transformers.PreTrainedTokenizerFast(tokenizer_object=made, pad_token="w0", eos_token="w2")
@@ -181,6 +183,12 @@ def tuned(kind, name, attention, packing, **more):
         found["logged"] = [{k: v for k, v in x.items() if k in ("mean_token_accuracy", "entropy", "num_tokens")}
                            for x in trainer.state.log_history]
     return found
+
+
+def example():
+    fresh()
+    with tempfile.TemporaryDirectory() as folder:
+        return sft.tune(folder, steps=4)
 
 
 def tunings():
@@ -220,6 +228,13 @@ class Trained(Comparing):
 
 
 class Tuned(Comparing):
+    def test_example(self):
+        """The losses of examples/python/sft.py do not depend on how many processes compute them."""
+        every, want = four_ranks(example), example()
+        self.assertEqual(len(want), 4)
+        for found in every:
+            self.assertLess((torch.tensor(found) - torch.tensor(want)).abs().max().item(), 1e-4)
+
     def test_tuned(self):
         every = four_ranks(tunings)
         for name, packing in TUNINGS:
@@ -259,6 +274,8 @@ class Refused(Expecting):
             beside = unittest.mock.Mock(total_size=2, cp_size=2, tp_size=1)
             with unittest.mock.patch.object(accelerate.Accelerator, "parallelism_config", beside, create=True):
                 self.expect("E203", lambda: self.made(), "ParallelismConfig")
+        with unittest.mock.patch.object(ContextParallel, "_generate_and_score_completions", create=True):
+            self.expect("E702", lambda: self.made(), "draws answers of its own")  # as TRL's GRPOTrainer does
         self.expect("E702", lambda: self.made(model="llama", changes={"is_causal": False}), "both directions")
 
     def test_dropout(self):

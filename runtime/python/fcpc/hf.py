@@ -719,7 +719,8 @@ def _looking(applicable: Callable[..., str]) -> Callable[..., str]:
 
 AttentionInterface.register(NAME, attention)
 AttentionMaskInterface.register(NAME, _mask)
-PreTrainedModel.loss_function = _with_guard(PreTrainedModel.loss_function)  # type: ignore[method-assign, assignment, arg-type]
+_model: Any = PreTrainedModel
+_model.loss_function = _with_guard(_model.loss_function)
 PreTrainedModel.__call__ = _calling(PreTrainedModel.__call__)  # type: ignore[method-assign]
 AttentionInterface.get_interface = _guarding(AttentionInterface.get_interface)  # type: ignore[method-assign]
 PreTrainedModel.get_correct_attn_implementation = _looking(  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""trainer.py: transformers' Trainer and TRL's trainers with context parallelism by plans.
+"""trainer.py: transformers' Trainer and TRL's SFTTrainer with context parallelism by plans.
 
     from fcpc.trainer import ContextParallel, collate
     trainer = ContextParallel(model, args, data_collator=collate, train_dataset=rows, context=4)     # was: Trainer
@@ -181,7 +181,8 @@ def collate(examples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
 # --- trainers ---------------------------------------------------------------------------------------------------------
 
 class Groups(Trainer):
-    """A Trainer whose processes share batches in groups of `context`. The two classes below build on it.
+    """A Trainer whose processes share batches in groups of `context`: who reads what, and what is counted once. The
+    class below gives each process its part.
 
     context   how many processes share a batch
     group     the process group of those that share this process's batch; None: it has its batches alone
@@ -261,6 +262,9 @@ class Groups(Trainer):
         for name, (on, what) in why.items():
             if on:
                 raise Error("E203", f"{name}: it {what}. fcpc.trainer cannot honour it")
+        if hasattr(self, "_generate_and_score_completions"):
+            raise Error("E702", f"{type(self).__name__} draws answers of its own in each process, so processes could "
+                                "not share a batch: fcpc.trainer runs with Trainer and SFTTrainer")
         if not self.model_accepts_loss_kwargs:
             raise Error("E702", f"a {type(self.model).__name__} takes no num_items_in_batch, so its loss would be the "
                                 "mean over the labels of one process")
@@ -327,8 +331,8 @@ class Groups(Trainer):
 
 
 class ContextParallel(Groups):
-    """A Trainer with context parallelism: in place of transformers.Trainer, or before a trainer of TRL that computes
-    one loss for each token: class Tuner(ContextParallel, SFTTrainer).
+    """A Trainer with context parallelism: in place of transformers.Trainer, or before TRL's SFTTrainer: class
+    Tuner(ContextParallel, SFTTrainer).
 
     context   how many processes share a batch; None: all. The world's size must be a multiple of it, and processes of
               a group are neighbours in it
