@@ -9,6 +9,7 @@ from typing import Any
 
 import fcpc
 import fcpc.hf
+import fcpc.megatron
 import fcpc.torch
 
 PAGE = Path(__file__).parent / "API.md"
@@ -21,10 +22,14 @@ CHAPTERS: list[tuple[str, list[Any]]] = [
     ("Plans", [fcpc.Plan, fcpc.Labels, fcpc.Simulation, fcpc.load]),
     ("Training", [fcpc.detect, fcpc.Cluster, fcpc.torch.Attention, fcpc.torch.BoundAttention, fcpc.Session]),
     ("Models of Hugging Face", [fcpc.hf.program, fcpc.hf.inputs, fcpc.hf.bind, fcpc.hf.BoundModel, fcpc.hf.attention]),
+    ("Models of Megatron-core", [fcpc.megatron.layer_spec, fcpc.megatron.program, fcpc.megatron.lengths,
+                                 fcpc.megatron.documents, fcpc.megatron.get_batch_on_this_cp_rank,
+                                 fcpc.megatron.inputs, fcpc.megatron.loss_func, fcpc.megatron.CoreAttention,
+                                 fcpc.megatron.PlannedSeqParams]),
     ("Errors and warnings", [fcpc.Error, fcpc.Warning])]
 # Nobody makes these himself.
-GIVEN = (fcpc.Plan, fcpc.Simulation, fcpc.Labels, fcpc.torch.BoundAttention, fcpc.hf.BoundModel, fcpc.Error,
-         fcpc.Warning)
+GIVEN = (fcpc.Plan, fcpc.Simulation, fcpc.Labels, fcpc.torch.BoundAttention, fcpc.hf.BoundModel,
+         fcpc.megatron.PlannedSeqParams, fcpc.Error, fcpc.Warning)
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:
@@ -61,7 +66,7 @@ def page() -> str:
     for title, things in CHAPTERS:
         lines += [f"## {title}", ""]
         for thing in things:
-            path = thing.__module__ if thing.__module__ in ("fcpc.torch", "fcpc.hf", "fcpc.masks") else "fcpc"
+            path = "fcpc" if getattr(fcpc, thing.__name__, None) is thing else thing.__module__
             lines.append(f"### {path}.{thing.__name__}\n\n{_block(thing.__name__, thing)}")
             for name, member in members(thing) if inspect.isclass(thing) else ():
                 lines.append(_block(thing.__name__ if name == "__call__" else f"{thing.__name__}.{name}", member))
