@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import fcpc
+import fcpc.audit
 import fcpc.hf
 import fcpc.megatron
 import fcpc.torch
+import fcpc.trainer
 
 PAGE = Path(__file__).parent / "API.md"
 # For whom what is: people who design masks, who train, and who look at what a plan costs.
@@ -22,14 +24,19 @@ CHAPTERS: list[tuple[str, list[Any]]] = [
     ("Plans", [fcpc.Plan, fcpc.Labels, fcpc.Simulation, fcpc.load]),
     ("Training", [fcpc.detect, fcpc.Cluster, fcpc.torch.Attention, fcpc.torch.BoundAttention, fcpc.Session]),
     ("Models of Hugging Face", [fcpc.hf.program, fcpc.hf.inputs, fcpc.hf.bind, fcpc.hf.BoundModel, fcpc.hf.attention]),
+    ("Trainer, accelerate and TRL", [fcpc.trainer.ContextParallel, fcpc.trainer.collate, fcpc.trainer.pack,
+                                     fcpc.trainer.Packed]),
     ("Models of Megatron-core", [fcpc.megatron.layer_spec, fcpc.megatron.program, fcpc.megatron.lengths,
                                  fcpc.megatron.documents, fcpc.megatron.get_batch_on_this_cp_rank,
                                  fcpc.megatron.inputs, fcpc.megatron.loss_func, fcpc.megatron.CoreAttention,
                                  fcpc.megatron.PlannedSeqParams]),
+    ("Audits", [fcpc.audit.check, fcpc.audit.Report, fcpc.audit.Finding]),
     ("Errors and warnings", [fcpc.Error, fcpc.Warning])]
+# Modules by whose names their functions are called; those of all others are in fcpc itself.
+OWN_NAMES = "fcpc.audit", "fcpc.hf", "fcpc.masks", "fcpc.megatron", "fcpc.torch", "fcpc.trainer"
 # Nobody makes these himself.
-GIVEN = (fcpc.Plan, fcpc.Simulation, fcpc.Labels, fcpc.torch.BoundAttention, fcpc.hf.BoundModel,
-         fcpc.megatron.PlannedSeqParams, fcpc.Error, fcpc.Warning)
+GIVEN = (fcpc.Plan, fcpc.Simulation, fcpc.Labels, fcpc.torch.BoundAttention, fcpc.hf.BoundModel, fcpc.trainer.Packed,
+         fcpc.megatron.PlannedSeqParams, fcpc.Error, fcpc.Warning, fcpc.audit.Report, fcpc.audit.Finding)
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:
@@ -66,7 +73,8 @@ def page() -> str:
     for title, things in CHAPTERS:
         lines += [f"## {title}", ""]
         for thing in things:
-            path = "fcpc" if getattr(fcpc, thing.__name__, None) is thing else thing.__module__
+            module = ".".join(thing.__module__.split(".")[:2])
+            path = module if module in OWN_NAMES else "fcpc"
             lines.append(f"### {path}.{thing.__name__}\n\n{_block(thing.__name__, thing)}")
             for name, member in members(thing) if inspect.isclass(thing) else ():
                 lines.append(_block(thing.__name__ if name == "__call__" else f"{thing.__name__}.{name}", member))

@@ -15,6 +15,7 @@ import fcpc
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Whole files first, so that transformers is not even loaded.
 LONG = ("test_agent", "test_hf", "test_loops", "test_trainer", "test_types",
+        "test_audit.Right.test_many_programs",
         "test_binding.Binding.test_the_page",  # it has the functions of fcpc.hf
         "test_group.Groups.test_two_processes",
         "test_interrupt.Interrupted.test_a_group",
@@ -26,6 +27,9 @@ LONG = ("test_agent", "test_hf", "test_loops", "test_trainer", "test_types",
         "test_program.Pickles.test_another_process",  # these two load PyTorch in other processes
         "test_program.Pickles.test_workers",
         "test_restore.Restore.test_on_four_processes",
+        "test_sft.Trained.test_families",
+        "test_sft.Trained.test_other_tokens",
+        "test_sft.Tuned.test_tuned",
         "test_session.OnTheStandIn.test_with_torch",
         "test_torch.Autocast.test_compiled",  # these five load PyTorch's compiler
         "test_torch.Operators.test_compiled_whole_and_once",

@@ -299,7 +299,8 @@ class Refused(Expecting):
         """labels without shift_labels are an error, and so are losses of other tasks."""
         model = tiny()
         _, given = self.bound(model)
-        loss = transformers.loss.loss_utils.LOSS_MAPPING["ForCausalLM"]
+        loss, table = model.loss_function, transformers.loss.loss_utils.LOSS_MAPPING
+        self.assertIs(table["ForCausalLM"], transformers.loss.loss_utils.ForCausalLMLoss)  # by which a Trainer counts
         self.expect("E701", lambda: model(**{**given, "shift_labels": None}), "shift_labels", "fcpc.hf.inputs")
         self.expect("E701", lambda: model(**{**given, "labels": None}), "shift_labels without labels")
         for name in MODELS:
@@ -310,7 +311,9 @@ class Refused(Expecting):
         self.expect("E701", lambda: loss(None, None, 5, fcpc=given["fcpc"]), "shift_labels")
         self.expect("E702", lambda: transformers.LlamaForSequenceClassification._from_config(
             config("llama"), attn_implementation="fcpc"), "LlamaForSequenceClassification", "plan.restore")
-        other = transformers.loss.loss_utils.LOSS_MAPPING["ForMaskedLM"]
+        masked = tiny()
+        masked.loss_type = "ForMaskedLM"
+        other = masked.loss_function
         self.expect("E702", lambda: other(None, None, 5, fcpc=given["fcpc"]), "ForMaskedLM")
         part = fcpc.hf.program(config("llama"), cluster=fcpc.Cluster(1, 2, here=range(1))).plan([64])
         bound = fcpc.hf.BoundModel(part, (), None)

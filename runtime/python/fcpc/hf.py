@@ -12,7 +12,7 @@ dimension is 1, because sequences are packed end to end.
 
 Every layer compares what the model asks for with what the plan does, and any difference is an error. A layer cannot see
 some differences: labels, a model that keeps only the last logits, images, another attention function. So the import
-also wraps three methods of transformers' classes and its losses, below. Calls without `fcpc=` behave as before.
+also wraps three methods of transformers' classes and their loss, below. Calls without `fcpc=` behave as before.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from typing import Any, Callable
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-from transformers.loss.loss_utils import LOSS_MAPPING
+from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
 
 from .arrays import array_of
 from .errors import Error
@@ -35,7 +35,6 @@ from .program import program as _program
 from .torch import Attention, BoundAttention
 
 NAME = "fcpc"
-_CAUSAL_LOSSES = "ForCausalLM", "ForConditionalGeneration"  # the two that take shift_labels
 _OTHER = 'a model is made with attn_implementation="fcpc", or gets it by model.set_attn_implementation("fcpc")'
 _ASK = "fcpc.hf.program(model) takes it from the model's config"
 
@@ -606,6 +605,7 @@ def _unshifted() -> Error:
                          "both, or make them by plan.take_labels(labels)")
 
 
+@functools.lru_cache(maxsize=None)
 def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a loss of transformers: with `fcpc=` it refuses what would be wrong in the plan's order of tokens."""
     @functools.wraps(function)
@@ -616,7 +616,7 @@ def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         given = _bound(given)
         if not given.attended:
             raise Error("E203", f"no layer of this model has attended by the plan: {_OTHER}")
-        if name not in _CAUSAL_LOSSES:
+        if function is not ForCausalLMLoss:  # which takes shift_labels
             raise Error("E702", f"the loss {name} is not computed in the plan's order: it may depend on places. Call "
                                 "the model without labels")
         if kwargs.get("shift_labels") is None:
@@ -631,6 +631,16 @@ def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
                                     "all ranks. A Trainer counts these with average_tokens_across_devices=True")
         return function(*args, **{key: value for key, value in kwargs.items() if key != "fcpc"})
     return loss
+
+
+def _with_guard(given: property) -> property:
+    """Wraps the property of a model that gives its loss. The table of losses stays as it is, because a Trainer looks in
+    it to see whether a model shifts its labels, and counts them otherwise if it finds another function."""
+    def get(self: Any) -> Callable[..., Any]:
+        function: Callable[..., Any] = given.__get__(self)
+        names = [name for name, loss in LOSS_MAPPING.items() if loss is function]
+        return _guarded(names[0], function) if names else function
+    return property(get, given.fset, given.fdel, given.__doc__)
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
@@ -709,8 +719,7 @@ def _looking(applicable: Callable[..., str]) -> Callable[..., str]:
 
 AttentionInterface.register(NAME, attention)
 AttentionMaskInterface.register(NAME, _mask)
-_losses: dict[str, Any] = LOSS_MAPPING
-_losses.update({name: _guarded(name, function) for name, function in _losses.items()})
+PreTrainedModel.loss_function = _with_guard(PreTrainedModel.loss_function)  # type: ignore[method-assign, assignment, arg-type]
 PreTrainedModel.__call__ = _calling(PreTrainedModel.__call__)  # type: ignore[method-assign]
 AttentionInterface.get_interface = _guarding(AttentionInterface.get_interface)  # type: ignore[method-assign]
 PreTrainedModel.get_correct_attn_implementation = _looking(  # type: ignore[method-assign]

@@ -1,4 +1,9 @@
-"""audit: is this context parallelism right?"""
+"""audit: is this context parallelism right?
+
+`check` runs attention of any kind on tensors that show which query weighs which key, and compares all weights,
+outputs and gradients with a program. What differs is said in a Report, with the likely cause.
+"""
+from .check import check
 from .report import Finding, Report
 
-__all__ = ["Finding", "Report"]
+__all__ = ["Finding", "Report", "check"]

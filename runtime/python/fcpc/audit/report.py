@@ -13,7 +13,7 @@ class Finding(NamedTuple):
     """A word that does not change, such as "sees" (a query sees a key that the program does not allow)."""
     message: str
     """The first example: "query 1031 of sequence 2 (rank 3) sees key 1030 of sequence 1; the program does not allow it"."""
-    count: int
+    count: int  # type: ignore[assignment] # a tuple's own `count` is not missed
     """How many pairs, rows or tokens are of this kind."""
     of: int
     """How many were compared."""
