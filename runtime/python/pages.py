@@ -10,6 +10,7 @@ from typing import Any
 import fcpc
 import fcpc.audit
 import fcpc.hf
+import fcpc.megatron
 import fcpc.torch
 import fcpc.trainer
 
@@ -25,13 +26,17 @@ CHAPTERS: list[tuple[str, list[Any]]] = [
     ("Models of Hugging Face", [fcpc.hf.program, fcpc.hf.inputs, fcpc.hf.bind, fcpc.hf.BoundModel, fcpc.hf.attention]),
     ("Trainer, accelerate and TRL", [fcpc.trainer.ContextParallel, fcpc.trainer.collate, fcpc.trainer.pack,
                                      fcpc.trainer.Packed]),
+    ("Models of Megatron-core", [fcpc.megatron.layer_spec, fcpc.megatron.program, fcpc.megatron.lengths,
+                                 fcpc.megatron.documents, fcpc.megatron.get_batch_on_this_cp_rank,
+                                 fcpc.megatron.inputs, fcpc.megatron.loss_func, fcpc.megatron.CoreAttention,
+                                 fcpc.megatron.PlannedSeqParams]),
     ("Audits", [fcpc.audit.check, fcpc.audit.Report, fcpc.audit.Finding]),
     ("Errors and warnings", [fcpc.Error, fcpc.Warning])]
 # Modules by whose names their functions are called; those of all others are in fcpc itself.
-OWN_NAMES = "fcpc.audit", "fcpc.hf", "fcpc.masks", "fcpc.torch", "fcpc.trainer"
+OWN_NAMES = "fcpc.audit", "fcpc.hf", "fcpc.masks", "fcpc.megatron", "fcpc.torch", "fcpc.trainer"
 # Nobody makes these himself.
 GIVEN = (fcpc.Plan, fcpc.Simulation, fcpc.Labels, fcpc.torch.BoundAttention, fcpc.hf.BoundModel, fcpc.trainer.Packed,
-         fcpc.Error, fcpc.Warning, fcpc.audit.Report, fcpc.audit.Finding)
+         fcpc.megatron.PlannedSeqParams, fcpc.Error, fcpc.Warning, fcpc.audit.Report, fcpc.audit.Finding)
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:

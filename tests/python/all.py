@@ -19,6 +19,8 @@ LONG = ("test_agent", "test_hf", "test_loops", "test_trainer", "test_types",
         "test_binding.Binding.test_the_page",  # it has the functions of fcpc.hf
         "test_group.Groups.test_two_processes",
         "test_interrupt.Interrupted.test_a_group",
+        *(f"test_megatron.Ranks.test_{name}" for name in ("batches_refused_by_all", "layouts", "other_models",
+                                                          "the_example", "windows_and_learnable_sinks")),
         *(f"test_package.{name}" for name in ("Wheel.test_a_clean_environment", "Wheel.test_it_computes_anywhere",
                                               "Wheel.test_its_files", "Wheel.test_its_tag", "Sources.test_editable")),
         "test_plan.Memory.test_many_plans_keep_it",
