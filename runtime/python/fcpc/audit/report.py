@@ -33,6 +33,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
+        """True if no difference was found."""
         return not self.findings
 
     def __repr__(self) -> str:
