@@ -205,10 +205,11 @@ class Models(Expecting):
         for seed in range(2):
             batch = batch_of(seed)
             plan = prog.plan(batch.lengths, {"doc": batch.doc})
-            given = fcpc.hf.inputs(attn, plan, batch.tokens)
+            given = fcpc.hf.inputs(attn, plan, batch.tokens, batch.tokens)
             with torch.no_grad():
-                got = compiled(**given).logits
-                self.assertLess(farthest(got, model(**given).logits), 1)
+                got, want = compiled(**given), model(**given)
+                self.assertLess(farthest(got.logits, want.logits), 1)
+                self.assertLess(farthest(got.loss, want.loss), 1)
                 given["position_ids"] = given["position_ids"] + 1
                 self.expect("E701", lambda: compiled(**given), "position_ids are not the plan's")
         self.assertEqual(counter.frame_count, 1)

@@ -605,7 +605,6 @@ def _unshifted() -> Error:
                          "both, or make them by plan.take_labels(labels)")
 
 
-@functools.lru_cache(maxsize=None)
 def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a loss of transformers: with `fcpc=` it refuses what would be wrong in the plan's order of tokens."""
     @functools.wraps(function)
@@ -633,13 +632,20 @@ def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return loss
 
 
+_guards: dict[Callable[..., Any], Callable[..., Any]] = {}  # not an lru_cache, of which torch.compile warns
+
+
 def _with_guard(given: property) -> property:
     """Wraps the property of a model that gives its loss. The table of losses stays as it is, because a Trainer looks in
     it to see whether a model shifts its labels, and counts them otherwise if it finds another function."""
+    found: Any = given.fget  # torch.compile cannot trace given.__get__
+
     def get(self: Any) -> Callable[..., Any]:
-        function: Callable[..., Any] = given.__get__(self)
-        names = [name for name, loss in LOSS_MAPPING.items() if loss is function]
-        return _guarded(names[0], function) if names else function
+        function: Callable[..., Any] = found(self)
+        if function not in _guards:
+            names = [name for name, loss in LOSS_MAPPING.items() if loss is function]
+            _guards[function] = _guarded(names[0], function) if names else function
+        return _guards[function]
     return property(get, given.fset, given.fdel, given.__doc__)
 
 
