@@ -11,7 +11,7 @@ import unittest.mock
 try:
     import accelerate
     import transformers
-    import trl  # noqa: F401
+    import trl
 except ImportError:
     raise unittest.SkipTest("transformers, accelerate and trl are not there (make setup)") from None
 import torch
@@ -97,21 +97,50 @@ def run(trainer):
             "tokens": [trainer.state.num_input_tokens_seen]}
 
 
-def alone(name, groups=1):
+def alone(name, groups=1, **more):
     """One process, which has the rows of all groups."""
     with tempfile.TemporaryDirectory() as folder:
         return run(Trainer(
             model_of(config(name), "eager"), arguments(folder, per_device_train_batch_size=2 * groups,
-                                                       remove_unused_columns=False),
+                                                       remove_unused_columns=False, **more),
             data_collator=apart, train_dataset=Rows(24, 1), eval_dataset=Rows(8, 2)))
 
 
-def shared(name, context):
+def shared(name, context, data=None, **more):
     """One of four processes."""
     with tempfile.TemporaryDirectory() as folder:
         return run(ContextParallel(
-            model_of(config(name)), arguments(folder, include_num_input_tokens_seen="all"), data_collator=collate,
-            train_dataset=Rows(24, 1), eval_dataset=Rows(8, 2), context=context, plan=PLAN))
+            model_of(config(name)), arguments(folder, include_num_input_tokens_seen="all", **more),
+            data_collator=collate, train_dataset=data or Rows(24, 1), eval_dataset=Rows(8, 2), context=context,
+            plan=PLAN))
+
+
+class Stream(torch.utils.data.IterableDataset):
+    """The same rows, whose number is not known."""
+
+    def __iter__(self):
+        return iter(Rows(24, 1).rows)
+
+
+def resumed(folder):
+    """Losses of a run that is ended after half of its steps, and of the run that goes on."""
+    found = []
+    for steps in STEPS // 2, STEPS:
+        trainer = ContextParallel(
+            model_of(config("llama")), arguments(folder, max_steps=steps, save_steps=STEPS // 2, optim="adamw_torch",
+                                                 save_strategy="steps"),
+            data_collator=collate, train_dataset=Rows(24, 1), plan=PLAN)
+        trainer.remove_callback(PrinterCallback)
+        trainer.train(resume_from_checkpoint=bool(found))
+        found = [x["loss"] for x in trainer.state.log_history if "loss" in x]
+    return found
+
+
+def variants(folder):
+    fresh()
+    return {"checkpointing": shared("gpt_oss", 4, gradient_checkpointing=True),
+            "stream": shared("llama", 2, Stream(), train_sampling_strategy="random"),
+            "bf16": shared("llama", 4, bf16=True), "resumed": resumed(folder)}
 
 
 def fresh():
@@ -217,6 +246,18 @@ class Trained(Comparing):
             self.assertEqual(code, "E706")
             self.assertIn("rank 2 of this group has read another batch", words)
 
+    def test_settings_that_are_kept(self):
+        """Layers that are computed again, rows that are read from a stream, autocast, and a run that goes on."""
+        with tempfile.TemporaryDirectory() as folder:
+            every = four_ranks(variants, folder)
+        whole = alone("llama", optim="adamw_torch")["loss"]
+        self.assertEqual(len(whole), STEPS)
+        for found in every:
+            self.compare(found["checkpointing"], alone("gpt_oss"))
+            self.compare(found["stream"], alone("llama", groups=2))
+            self.compare(found["bf16"], alone("llama", bf16=True), 2e-2)
+            self.assertLess((torch.tensor(found["resumed"]) - torch.tensor(whole)).abs().max().item(), 1e-4)
+
     def test_families(self):
         every = four_ranks(families)
         for name in FAMILIES:
@@ -277,6 +318,17 @@ class Refused(Expecting):
         with unittest.mock.patch.object(ContextParallel, "_generate_and_score_completions", create=True):
             self.expect("E702", lambda: self.made(), "draws answers of its own")  # as TRL's GRPOTrainer does
         self.expect("E702", lambda: self.made(model="llama", changes={"is_causal": False}), "both directions")
+
+    def test_preferences(self):
+        """Trainers of TRL whose loss is another one."""
+        class Preferring(ContextParallel, trl.DPOTrainer):
+            pass
+        rows = [{"prompt": "w3 w4", "chosen": "w5 w6", "rejected": "w7"}] * 4
+        with tempfile.TemporaryDirectory() as folder:
+            settings = trl.DPOConfig(folder, use_cpu=True, bf16=False, report_to=[], disable_tqdm=True)
+            self.expect("E702", lambda: Preferring(
+                model_of(config("llama")), model_of(config("llama"), "eager"), settings, plan=PLAN,
+                train_dataset=Dataset.from_list(rows), processing_class=words()), "DPOTrainer has a loss of its own")
 
     def test_dropout(self):
         trainer = self.made(changes={"attention_dropout": 0.1})

@@ -265,6 +265,11 @@ class Groups(Trainer):
         if hasattr(self, "_generate_and_score_completions"):
             raise Error("E702", f"{type(self).__name__} draws answers of its own in each process, so processes could "
                                 "not share a batch: fcpc.trainer runs with Trainer and SFTTrainer")
+        other = [kind.__name__ for kind in type(self).__mro__ if kind.__module__.startswith("trl.")
+                 and "compute_loss" in vars(kind) and kind.__name__ != "SFTTrainer"]
+        if other:
+            raise Error("E702", f"{other[0]} has a loss of its own, which is no sum over the tokens of a batch: "
+                                "fcpc.trainer runs with Trainer and SFTTrainer")
         if not self.model_accepts_loss_kwargs:
             raise Error("E702", f"a {type(self.model).__name__} takes no num_items_in_batch, so its loss would be the "
                                 "mean over the labels of one process")
