@@ -5,7 +5,8 @@
 # else is tested.
 #
 # The environment is in the user's cache, one for each list of versions, and build/python is a link to it. So a second
-# clone takes neither time nor disk for its 5 GB. PyTorch's bytecode is kept there, too (tests/python/run.sh): compiling
+# clone takes neither time nor disk for its 5 GB. The kernel cache is in the same folder (runtime/jit/jit.h) and wants
+# that others cannot write there. PyTorch's bytecode is kept there, too (tests/python/run.sh): compiling
 # it takes longer than the tests. uv installs in seconds what pip would install in minutes.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -28,7 +29,7 @@ fill_environment() {
         cp $wanted "$made/made-of"
 }
 # of two clones one makes it, and the other waits
-if ! { mkdir -p "${made%/*}" && touch "$made.lock" && exec 9> "$made.lock" && flock 9; } 2> build/python.log; then
+if ! { mkdir -p "${made%/*}" && chmod 700 "${made%/*}" && touch "$made.lock" && exec 9> "$made.lock" && flock 9; } 2> build/python.log; then
     echo "no environment in ${made%/*} (build/python.log): the tests of the Python package are skipped"
     exit 0
 fi
