@@ -106,7 +106,8 @@ FK_DEVICE void fk_store2(fk_u64 to, float a, float b) {
 }
 
 FK_DEVICE void fk_add_global2(fk_u64 to, float a, float b) {
-#if __CUDA_ARCH__ >= 900 /* one instruction adds two numbers; older devices need one for each */
+/* One instruction adds two numbers. Devices before sm_90 need one for each, and so does the ptxas of CUDA 12.0. */
+#if __CUDA_ARCH__ >= 900 && (__CUDACC_VER_MAJOR__ > 12 || __CUDACC_VER_MINOR__ >= 1)
     asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(a), "f"(b) : "memory");
 #else
     asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(to), "f"(a) : "memory");
