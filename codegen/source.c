@@ -143,29 +143,40 @@ uint32_t emit_kernels_of(uint32_t d, uint32_t v, bool score, unsigned skeletons,
 }
 #undef SMALL
 
-uint32_t emit_resident(const char *arch, uint32_t threads, uint32_t registers, uint32_t shared) {
-    /* per SM: KiB of shared memory, how many of them one CTA may have, warps, CTAs (from the table of compute
-     * capabilities in CUDA's programming guide) */
-    static const struct {
-        const char *name;
-        uint32_t shared, most, warps, ctas;
-    } all[] = {{"sm_80", 164, 163, 64, 32},  {"sm_86", 100, 99, 48, 16},  {"sm_87", 164, 163, 48, 16},
-               {"sm_89", 100, 99, 48, 24},   {"sm_90", 228, 227, 64, 32}, {"sm_100", 228, 227, 64, 32},
-               {"sm_103", 228, 227, 64, 32}, {"sm_120", 100, 99, 48, 24}};
-    enum { REGISTERS = 65536, REGISTER_UNIT = 256, QUARTERS = 4, SHARED_UNIT = 128, RESERVED = 1024 };
+/* Per SM: KiB of shared memory, how many of them one CTA may have, warps, CTAs (from the table of compute capabilities in
+ * CUDA's programming guide). */
+typedef struct sm_limits {
+    const char *name;
+    uint32_t shared, most, warps, ctas;
+} sm_limits;
+
+static const sm_limits *limits_of(const char *arch) {
+    static const sm_limits all[] = {{"sm_80", 164, 163, 64, 32},  {"sm_86", 100, 99, 48, 16},
+                                    {"sm_87", 164, 163, 48, 16},  {"sm_89", 100, 99, 48, 24},
+                                    {"sm_90", 228, 227, 64, 32},  {"sm_100", 228, 227, 64, 32},
+                                    {"sm_103", 228, 227, 64, 32}, {"sm_120", 100, 99, 48, 24}};
     size_t length = strlen(arch);
     if (length && (arch[length - 1] == 'a' || arch[length - 1] == 'f')) length--;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (strlen(all[i].name) != length || memcmp(all[i].name, arch, length)) continue;
-        uint32_t warps = (threads + 31) / 32,
-                 per_warp = (registers * 32 + REGISTER_UNIT - 1) / REGISTER_UNIT * REGISTER_UNIT;
-        uint32_t bytes = (shared + RESERVED + SHARED_UNIT - 1) / SHARED_UNIT * SHARED_UNIT;
-        if (!warps || !per_warp || shared > all[i].most * 1024 || registers > 255 || threads > 1024) return 0;
-        uint32_t by_registers = REGISTERS / QUARTERS / per_warp * QUARTERS / warps; /* a warp lives in one quarter */
-        uint32_t by_shared = all[i].shared * 1024 / bytes, by_warps = all[i].warps / warps;
-        uint32_t least = by_registers < by_shared ? by_registers : by_shared;
-        if (by_warps < least) least = by_warps;
-        return least < all[i].ctas ? least : all[i].ctas;
-    }
-    return 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strlen(all[i].name) == length && !memcmp(all[i].name, arch, length)) return &all[i];
+    return NULL;
+}
+
+uint32_t emit_shared_most(const char *arch) {
+    const sm_limits *of = limits_of(arch);
+    return of ? of->most * 1024 : 0;
+}
+
+uint32_t emit_resident(const char *arch, uint32_t threads, uint32_t registers, uint32_t shared) {
+    enum { REGISTERS = 65536, REGISTER_UNIT = 256, QUARTERS = 4, SHARED_UNIT = 128, RESERVED = 1024 };
+    const sm_limits *of = limits_of(arch);
+    uint32_t warps = (threads + 31) / 32,
+             per_warp = (registers * 32 + REGISTER_UNIT - 1) / REGISTER_UNIT * REGISTER_UNIT;
+    uint32_t bytes = (shared + RESERVED + SHARED_UNIT - 1) / SHARED_UNIT * SHARED_UNIT;
+    if (!of || !warps || !per_warp || shared > of->most * 1024 || registers > 255 || threads > 1024) return 0;
+    uint32_t by_registers = REGISTERS / QUARTERS / per_warp * QUARTERS / warps; /* a warp lives in one quarter */
+    uint32_t by_shared = of->shared * 1024 / bytes, by_warps = of->warps / warps;
+    uint32_t least = by_registers < by_shared ? by_registers : by_shared;
+    if (by_warps < least) least = by_warps;
+    return least < of->ctas ? least : of->ctas;
 }

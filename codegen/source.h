@@ -71,6 +71,8 @@ enum { EMIT_KERNELS = 21 };
 /* The kernels of skeletons, in the order of the source; returns how many. */
 uint32_t emit_kernels_of(uint32_t head_dim, uint32_t value_dim, bool score, unsigned skeletons,
                          emit_kernel out[EMIT_KERNELS]);
+/* How many bytes of shared memory a CTA may have on an architecture ("sm_80", "sm_90a"). 0: it is unknown here. */
+uint32_t emit_shared_most(const char *arch);
 /* How many CTAs of a kernel an SM of an architecture ("sm_80", "sm_90a") holds at once. threads, shared: of a CTA, the
  * latter in bytes; registers: of a thread. 0: not one, or the architecture is unknown here. */
 uint32_t emit_resident(const char *arch, uint32_t threads, uint32_t registers, uint32_t shared);

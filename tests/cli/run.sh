@@ -930,6 +930,11 @@ for kernels in ordered unordered; do
         --json
     holds "they are for sm_90a" json ".kernels | map(.name) | map(select(startswith(\"fk_backward\"))) == [\"fk_backward_${kernels}_sm90\"]"
 done
+for arch in sm_86 sm_89 sm_120; do # which have 99 KB of shared memory for a CTA
+    ok "emit for $arch" "$fcpc" emit k128.fcp --arch $arch --source --json
+    holds "two kernels, as the runtime takes" json '.backward == "split"'
+    bad "one kernel for $arch" 1 E710 emit k128.fcp --arch $arch --source --backward ordered -o out/x
+done
 ok "the plan's own" "$fcpc" emit k.plan --json
 holds "they are in order" json '.backward == "ordered"'
 ok "a plan that need not be" "$fcpc" emit k.fcp -D plan.deterministic=false --json
