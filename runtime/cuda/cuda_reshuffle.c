@@ -52,7 +52,8 @@ static const cuda_tensor_memory *known_memory(const fcp_cuda_session *s, uint32_
 
 /* Finds the kind of the memory at an address, and its device. If the check of the rank's tensors has found that out,
  * the answer is taken from there: a run may have a thousand pieces, and asking the driver for each would cost more than
- * their copies. Kind 0 is ordinary host memory, which the driver does not know. */
+ * their copies. Kind 0 is ordinary host memory, which the driver does not know. Where a GPU can read it all the same, by
+ * HMM or ATS, the driver may name another kind. */
 static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint32_t rank, unsigned *out_type,
                           int *out_device, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
@@ -65,6 +66,7 @@ static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint
     if (result == CU_ERROR_INVALID_VALUE) return FCP_OK;
     fcp_code code =
         fcp_cuda_check(s->cuda, result, err, "rank %u: the driver does not say where tensor %s lies", rank, name);
+    if (*out_type != CU_MEMORY_DEVICE && *out_type != CU_MEMORY_HOST) *out_type = 0;
     if (code || *out_type != CU_MEMORY_DEVICE) return at_rank(code, rank, err);
     code = fcp_cuda_check(s->cuda, call->pointer_attribute(out_device, CU_POINTER_DEVICE, at), err,
                           "rank %u: the driver does not say which device tensor %s is on", rank, name);
@@ -112,9 +114,6 @@ static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_
     const cuda_tensor_memory found = {begin, begin + x->tokens * x->row, type, ordinal};
     if (!type || type == CU_MEMORY_HOST) *keep = found;
     if (!type || type == CU_MEMORY_HOST) return FCP_OK;
-    if (type != CU_MEMORY_DEVICE)
-        return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank),
-                           "rank %u: tensor %s is in memory of an unknown kind (%u)", rank, x->name, type);
     for (uint32_t i = 0; i < s->device_count; i++)
         if (s->devices[i].handle == ordinal) device = &s->devices[i];
     if (!device)

@@ -57,6 +57,9 @@ fcp_code fcp_cuda_open(fcp_cuda **out_cuda, fcp_error *err) {
             code = fcp_fail(err, FCP_E_BACKEND, "the CUDA driver in '%s' is for CUDA %d.%d; %d.%d or later is needed",
                             c->path, c->version / 1000, c->version % 1000 / 10, OLDEST / 1000, OLDEST % 1000 / 10);
     }
+    /* The driver has 8 queues to a device if nobody says otherwise, and streams that share one wait for each other. A
+     * process with several ranks has more streams. The variable is read when the driver starts. */
+    if (!code) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     if (!code && (code = fcp_cuda_check(c, c->call.init(0), err, "the CUDA driver in '%s' does not start", c->path)))
         code = FCP_E_BACKEND;
     if (!code &&

@@ -46,6 +46,8 @@ static const fcp_cuda_table table __attribute__((unused)) = {
 API cuInit(unsigned flags) {
     const char *devices = getenv("STANDIN_DEVICES");
     if (devices) control.devices = atoi(devices);
+    const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    control.connections = connections ? atoi(connections) : 8;
     ENTER;
     return flags ? CU_ERROR_INVALID_VALUE : CU_SUCCESS;
 }
@@ -244,8 +246,9 @@ API cuPointerGetAttribute(void *out, int which, cu_ptr p) {
     ENTER;
     control.questions++;
     const allocation *a = allocation_of(p);
-    if (!a) return CU_ERROR_INVALID_VALUE;
-    if (which == CU_POINTER_MEMORY_TYPE) *(unsigned *)out = a->host ? CU_MEMORY_HOST : CU_MEMORY_DEVICE;
+    if (!a && (which != CU_POINTER_MEMORY_TYPE || !control.pageable)) return CU_ERROR_INVALID_VALUE;
+    if (!a) *(unsigned *)out = control.pageable;
+    else if (which == CU_POINTER_MEMORY_TYPE) *(unsigned *)out = a->host ? CU_MEMORY_HOST : CU_MEMORY_DEVICE;
     else if (which == CU_POINTER_DEVICE) *(int *)out = a->context->device;
     else if (which == CU_POINTER_CONTEXT) *(cu_context *)out = control.foreign ? &contexts[DEVICES] : a->context;
     else return CU_ERROR_INVALID_VALUE;

@@ -58,6 +58,8 @@ typedef struct standin {
     bool lost;           /* the device is gone: work that waits is dropped */
     /* Fills of host memory are refused: not, always, in a capture, or none arrives. */
     enum { MARKS_WORK, MARKS_REFUSED, MARKS_NOT_CAPTURED, MARKS_LOST } marks;
+    unsigned pageable;   /* the kind of memory that cuPointerGetAttribute says of addresses that the driver has not
+                          * allocated; 0: it does not know them */
     bool foreign;        /* device memory belongs to a context that is not the primary one */
     bool idle;           /* attention kernels do nothing, only additions run: for tests that look at no result */
     bool gathers;        /* idle: rows are moved all the same */
@@ -65,6 +67,7 @@ typedef struct standin {
     bool unwatched;      /* nobody looks at which bytes are touched: for timing, since that costs more than a run */
     unsigned patience_s; /* how long a call that waits for the devices waits for other processes; 0: 200 */
     /* what happened */
+    int connections;     /* CUDA_DEVICE_MAX_CONNECTIONS when the driver started */
     unsigned long questions; /* about a pointer: cuPointerGetAttribute */
     long calls, live;    /* live: objects and allocations that exist now */
     /* Bytes allocated on each device, and pinned on the host: now, and the most there were. */
