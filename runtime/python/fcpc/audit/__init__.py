@@ -3,7 +3,8 @@
 `check` runs attention of any kind on tensors that show which query weighs which key, and compares all weights,
 outputs and gradients with a program. What differs is said in a Report, with the likely cause.
 """
+from .batch import BatchReport, batch
 from .check import check
 from .report import Finding, Report
 
-__all__ = ["Finding", "Report", "check"]
+__all__ = ["BatchReport", "Finding", "Report", "batch", "check"]
