@@ -4,6 +4,7 @@
 outputs and gradients with a program. What differs is said in a Report, with the likely cause.
 """
 from .check import check
+from .programs import Trial as Trial
 from .report import Finding, Report
 
 __all__ = ["Finding", "Report", "check"]
