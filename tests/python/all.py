@@ -16,6 +16,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # Whole files first, so that transformers is not even loaded.
 LONG = ("test_agent", "test_hf", "test_loops", "test_trainer", "test_types",
         "test_audit.Right.test_many_programs",
+        "test_audit_others.Command.test_torchrun_and_a_program",  # it loads PyTorch in three processes
+        "test_audit_others.Others.test_deepspeed",
+        "test_audit_others.Others.test_many_of_torch",
+        "test_audit_others.Others.test_torch_flex",
         "test_binding.Binding.test_the_page",  # it has the functions of fcpc.hf
         "test_group.Groups.test_two_processes",
         "test_interrupt.Interrupted.test_a_group",

@@ -14,7 +14,7 @@ import faulty
 from agent import forked
 from faulty import Problem
 from fcpc import audit
-from fcpc.audit.probe import order_of
+from fcpc.audit.rows import order_of
 
 
 def of_rows(kind, tokens, ranks=4, pads=0, drawn=None):

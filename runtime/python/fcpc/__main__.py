@@ -1,4 +1,4 @@
-"""`python -m fcpc` and the command `fcpc`: the program that the package carries."""
+"""`python -m fcpc` and the command `fcpc`: the program that the package carries, and the audit, which is in Python."""
 from __future__ import annotations
 
 import os
@@ -8,7 +8,14 @@ from ._c import folder
 
 
 def main() -> None:
-    """Becomes that program, with the arguments of this process."""
+    """Becomes that program, with the arguments of this process; or is `fcpc.audit`'s command, if the first is audit."""
+    if sys.argv[1:2] == ["audit"]:
+        try:
+            from .audit.command import main as audit
+        except ImportError as error:
+            print(f"fcpc audit needs PyTorch: {error}", file=sys.stderr)
+            sys.exit(2)
+        sys.exit(audit(sys.argv[2:]))
     program = str(folder() / "fcpc")
     try:
         os.execv(program, ["fcpc", *sys.argv[1:]])

@@ -5,6 +5,7 @@ outputs and gradients with a program. What differs is said in a Report, with the
 """
 from .batch import BatchReport, batch
 from .check import check
+from .programs import Trial as Trial
 from .report import Finding, Report
 
 __all__ = ["BatchReport", "Finding", "Report", "batch", "check"]

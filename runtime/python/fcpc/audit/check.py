@@ -8,8 +8,9 @@ import torch
 from ..errors import Error
 from .causes import Case, causes_of
 from .definition import Definition, define
-from .probe import Probe, Rows, Seen, order_of
+from .probe import Probe, Seen
 from .report import Finding, Report
+from .rows import Rows, order_of
 
 class Near(NamedTuple):
     """How far numbers may be apart by rounding alone, in a dtype.
@@ -42,9 +43,20 @@ def check(attention: Callable[..., Any], program: Any, lengths: Any, group: Any 
     program    what attention should compute, an fcpc.Program. How many ranks it has does not matter
     lengths    tokens of each sequence of the batch, or what fcpc.lengths makes
     queries    queries of each sequence, where they are others than the keys
-    rows       which tokens of the packed batch each rank has: "contiguous"; "zigzag" (of 2 * ranks pieces rank r has
-               pieces r and 2 * ranks - 1 - r); a list with a tensor of tokens for each rank; or a function (rank,
-               ranks) that gives one. A token -1 is a row of padding, which nobody may see
+    rows       which tokens of the packed batch each rank has: a name, a list with a tensor of tokens for each rank, or
+               a function (rank, ranks) that gives one. A token -1 is a row of padding, which nobody may see. Names:
+               "contiguous"       of `ranks` pieces of the batch, rank r has piece r: ring_flash_attn_func,
+                                  llama3_flash_attn_varlen_func, torch's context_parallel without load balance,
+                                  DeepSpeed's Ulysses, NO_LOAD_BALANCE of Transformer Engine
+               "contiguous_each"  the same of each sequence: ring_flash_attn_varlen_func
+               "zigzag"           of 2 * ranks pieces of the batch, rank r has pieces r and 2 * ranks - 1 - r: torch's
+                                  context_parallel with load balance (head-tail), zigzag_ring_flash_attn_func, a row of
+                                  Megatron-core's batch
+               "zigzag_each"      the same of each sequence: thd and bshd of Transformer Engine,
+                                  zigzag_ring_flash_attn_varlen_func, torch's head-tail per document
+               "stripe"           token t is on rank t % ranks: stripe_flash_attn_func
+               The rules of each sequence fill it up with padding until its pieces are equal, as
+               pad_thd_sequences_for_cp of Transformer Engine does
     key_rows   the same of keys, where rows of keys are others than rows of queries; None: rows
     fields     {name: values} of the batch, as Program.plan takes them
     layer      which of the program's masks it is
@@ -65,8 +77,8 @@ def check(attention: Callable[..., Any], program: Any, lengths: Any, group: Any 
     of = define(program, lengths, queries, fields, layer, sink)
     ranks = ranks if group is None else group.size()
     heads, kv_heads, dim, value_dim = of.plan.heads, of.plan.kv_heads, of.plan.head_dim, of.plan.value_dim
-    q_order = order_of(rows, sum(of.q_lengths), ranks)
-    k_order = order_of(rows if key_rows is None else key_rows, sum(of.k_lengths), ranks)
+    q_order = order_of(rows, of.q_lengths, ranks)
+    k_order = order_of(rows if key_rows is None else key_rows, of.k_lengths, ranks)
     probe = Probe(attention, q_order, k_order, group, dtype, device)
     drawn = torch.Generator().manual_seed(seed)
     keys = probe.keys + probe.pads

@@ -6,13 +6,11 @@ numbers.
 """
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Sequence, Union
+from typing import Any, Callable, NamedTuple
 
 import torch
 
 from ..errors import Error
-
-Rows = Union[str, Sequence[Any], Callable[[int, int], Any]]
 
 
 class Seen(NamedTuple):
@@ -31,39 +29,6 @@ class Seen(NamedTuple):
     dq: torch.Tensor | None
     dk: torch.Tensor | None
     dv: torch.Tensor | None
-
-
-def order_of(rows: Rows, tokens: int, ranks: int) -> list[torch.Tensor]:
-    """Which tokens each rank has, int64; -1 is a row of padding.
-
-    Errors: E203 (an unknown name, other lists than ranks, a token twice or not at all)
-    """
-    if callable(rows):
-        made = [rows(rank, ranks) for rank in range(ranks)]
-    elif rows == "contiguous":
-        side = -(-tokens // ranks)
-        made = [range(min(r * side, tokens), min((r + 1) * side, tokens)) for r in range(ranks)]
-    elif rows == "zigzag":
-        side = -(-tokens // (2 * ranks))
-        made = [[*range(min(r * side, tokens), min((r + 1) * side, tokens)),
-                 *range(min((2 * ranks - 1 - r) * side, tokens), min((2 * ranks - r) * side, tokens))]
-                for r in range(ranks)]
-    elif isinstance(rows, str):
-        raise Error("E203", f'audit: rows="{rows}" is not known: "contiguous", "zigzag", a list with the tokens of '
-                            "each rank, or a function of (rank, ranks) that gives them")
-    else:
-        made = list(rows)
-    if len(made) != ranks:
-        raise Error("E203", f"audit: rows has the tokens of {len(made)} ranks, and there are {ranks}")
-    order = [torch.as_tensor(list(x) if isinstance(x, range) else x, dtype=torch.int64).reshape(-1) for x in made]
-    held = torch.cat(order)
-    times = torch.bincount(held[held >= 0], minlength=tokens)
-    wrong = (times != 1).nonzero()
-    if len(times) > tokens or len(wrong):
-        token = int(wrong[0]) if len(wrong) else len(times) - 1
-        raise Error("E203", f"audit: rows names token {token} {int(times[token])} times, and the batch has {tokens} "
-                            "tokens, of which each rank holds some: each is there once, and -1 is padding")
-    return order
 
 
 class Probe:
