@@ -16,6 +16,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # Whole files first, so that transformers is not even loaded.
 LONG = ("test_agent", "test_hf", "test_loops", "test_trainer", "test_types",
         "test_audit.Right.test_many_programs",
+        "test_audit_batch.Groups.test_torchtitan",
+        "test_audit_batch.Right.test_many_batches",
         "test_binding.Binding.test_the_page",  # it has the functions of fcpc.hf
         "test_group.Groups.test_two_processes",
         "test_interrupt.Interrupted.test_a_group",

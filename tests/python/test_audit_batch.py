@@ -244,5 +244,252 @@ class Right(unittest.TestCase):
             print(f"{name}: {time.time() - begin:.1f} s")
 
 
+class Mutated(unittest.TestCase):
+    """One number of a right batch is wrong: that, and nothing else, is found, at its place."""
+
+    def test_one_number(self):
+        drawn = random.Random(11)
+        for number in range(60):
+            batch = random_batch(drawn, least=1)
+            batch = Batch(batch.lengths, batch.ranks, prompts=drawn.choice([0, 5]))
+            made = batch.parts(loaders.zigzag(batch))
+            rank = drawn.choice([r for r, x in enumerate(made) if len(x["tokens"])])
+            row = drawn.randrange(len(made[rank]["tokens"]))
+            token = int(made[rank]["tokens"][row]) - 1000
+            name, value = drawn.choice([("tokens", 9), ("position_ids", 999), ("labels", 9), ("labels", IGNORE)])
+            label, last = int(batch.labels[token]), token + 1 in batch.cu_seqlens
+            if value == label:
+                continue
+            made[rank][name][row] = value
+            kinds = {"tokens": ["token_lost", "token_foreign"], "position_ids": ["position"],
+                     "labels": ["label_crosses" if last else "label_extra"] if label == IGNORE else
+                     ["label_lost"] if value == IGNORE else ["label"]}[name]
+            report = audited(batch, made)
+            self.assertEqual([(x.kind, x.count) for x in report.findings], [(kind, 1) for kind in kinds], report)
+            place = f"token {int(batch.positions[token])} of sequence {int(batch.doc[token])}"
+            self.assertIn(f"{place} " if name == "tokens" else f"{place} (rank {rank}, row {row})", str(report))
+
+    def test_two_tokens_changed_places(self):
+        """With all that belongs to them, on two ranks: each token is there once, but not where rows says."""
+        batch = Batch(LENGTHS)
+        rows = loaders.zigzag(batch)
+        rows[0][3], rows[2][5] = int(rows[2][5]), int(rows[0][3])
+        self.assertTrue(audited(batch, batch.parts(rows)).ok)
+        report = audited(batch, batch.parts(rows), rows=loaders.zigzag(batch))
+        self.assertEqual([(x.kind, x.count) for x in report.findings], [("order", 2)], report)
+        self.assertIn("row 3 of rank 0 is token 21 of sequence 0, and by rows it is token 3 of sequence 0", str(report))
+        report = audited(batch, batch.parts(loaders.zigzag(batch)), rows="contiguous")
+        self.assertEqual(report.causes, ["another order of tokens: they are zigzag, and not contiguous"])
+
+    def test_numbers_of_the_batch(self):
+        """cu_seqlens, max_seqlen and weights of the loss."""
+        batch = Batch(LENGTHS)
+        for name, value in (("cu_seqlens", batch.cu_seqlens + (torch.arange(4) == 2)), ("max_seqlen", 31),
+                            ("cu_seqlens_padded", torch.tensor([0, 16]))):
+            made = batch.parts(loaders.contiguous(batch))
+            made[3][name] = value
+            report = audited(batch, made)
+            self.assertEqual([x.kind for x in report.findings], [name], report)
+            self.assertIn(f"rank 3 has {name}", str(report))
+        weights = torch.rand(64, generator=torch.Generator().manual_seed(1)) + 0.5
+        given = batch.whole(loss_mask=weights)
+        made = batch.parts(loaders.contiguous(batch), loss_mask=weights)
+        self.assertTrue(audited(batch, made, given=given).ok)
+        made[1]["loss_mask"] = torch.ones(16)
+        report = audited(batch, made, given=given)
+        self.assertEqual([x.kind for x in report.findings], ["weight"], report)
+
+
+class Said(unittest.TestCase):
+    """What a report says."""
+
+    def test_all_of_it(self):
+        batch = Batch(LENGTHS)
+        made = loaders.shifted_in_zigzag(batch)
+        for x in made:
+            x.update(rope="yarn", position_ids=None)
+        lines = str(audited(batch, made, given=batch.tokens, model_shifts=True)).splitlines()
+        self.assertEqual(lines, [
+            "token 7 of sequence 0 (rank 0, row 7) has label 1056; its label is 1008 (2 of 64)",
+            "token 31 of sequence 1 (rank 1, row 15) has no label that counts; its label is 1056 (3 of 64)",
+            "token 32 of sequence 1 (rank 0, row 8) is the last of its document, and has label 1057; no token of its "
+            "document follows (2 of 64)",
+            "likely cause: labels shifted after the division: each rank shifts its own rows, so the last row of each "
+            "part has lost its label. Shift the whole batch before it is divided",
+            "tokens are divided: zigzag",
+            "labels that count: 15 + 15 + 15 + 15 = 60",
+            "not checked: which labels count: given has neither labels nor loss_mask, so all should",
+            "not checked: positions: the batch has none", "not checked: loss_mask: the batch has none",
+            "not checked: what the loss is divided by: the batch has none",
+            "not checked: rope: it is read by no check"])
+
+    def test_without_given(self):
+        """Positions, or rows, say where tokens are; then labels are compared with the tokens that ranks hold."""
+        one = Batch([64])
+        report = audited(one, one.parts(loaders.zigzag(one)), given=None)
+        self.assertTrue(report.ok and report.order == "zigzag" and report.counts == [15, 16, 16, 16], report)
+        report = audited(one, loaders.shifted_in_zigzag(one), given=None, model_shifts=True)
+        self.assertTrue(report.causes[0].startswith("labels shifted after the division"), report)
+        report = audited(one, loaders.local_positions(one), given=None)
+        self.assertEqual([x.kind for x in report.findings], ["position"])
+        self.assertTrue(report.causes[0].startswith("positions restart on each rank"), report)
+        self.assertIn("which token is on which rank", str(report))
+        prompts = Batch([64], prompts=9)
+        report = audited(prompts, prompts.parts(loaders.zigzag(prompts)), given=None, rows="zigzag")
+        self.assertTrue(report.ok, report)
+        self.assertIn("not checked: 8 labels are left out", str(report))
+        report = audited(one, one.parts([x[1:] for x in loaders.zigzag(one)]), given=None)
+        self.assertEqual((report.findings[0].kind, report.findings[0].count), ("rows", 4))
+
+    def test_given_whose_labels_cross(self):
+        """Labels of the whole batch that cross documents are no measure."""
+        batch = Batch(LENGTHS)
+        labels = batch.tokens.roll(-1)
+        labels[-1] = IGNORE
+        report = audited(batch, batch.parts(loaders.zigzag(batch), labels=labels),
+                         given={"tokens": batch.tokens, "labels": labels})
+        self.assertEqual([x.kind for x in report.findings], ["label_crosses", "given"])
+        self.assertTrue(report.causes[-1].startswith("labels cross documents"), report)
+
+    def test_names(self):
+        batch = Batch(LENGTHS)
+        made = [{"ids": x["tokens"], "where": x["position_ids"]} for x in batch.parts(loaders.zigzag(batch))]
+        report = audited(batch, made, given=batch.tokens, names={"tokens": "ids", "positions": "where"})
+        self.assertTrue(report.ok and report.order == "zigzag", report)
+        self.assertNotIn("where", str(report))
+
+
+class Refused(unittest.TestCase):
+    def test_with_words(self):
+        batch = Batch(LENGTHS)
+        made = batch.parts(loaders.contiguous(batch))
+        prog = program_of(batch)
+        plan = fcpc.program("causal", heads=2, head_dim=16, dtype="fp32", cluster=fcpc.detect(ranks=3)).plan(LENGTHS)
+        for code, said, one, more in (
+                ("E209", "neither tokens nor positions", [{"ids": batch.tokens}], {}),
+                ("E701", "a batch is a mapping", [batch.tokens], {}),
+                ("E701", "tokens are torch.float32", [{"tokens": batch.tokens.float()}], {}),
+                ("E701", "given's shift_labels has 3 numbers", made, {"given": batch.whole(shift_labels=LENGTHS)}),
+                ("E209", "given has labels, and no tokens", made, {"given": {"labels": batch.labels}}),
+                ("E209", "lengths of the sequences are missing", made, {"given": None, "lengths": None}),
+                ("E209", "nothing says which token is on which rank", [{"tokens": x["tokens"]} for x in made],
+                 {"given": None}),
+                ("E706", "the plan has 3 ranks, and there are batches of 4", made, {"rows": plan}),
+                ("E203", "lengths are of 9 tokens, and the plan is of 64", made, {"program": plan, "lengths": [9]}),
+                ("E203", "tokens of 1 ranks, and there are 4", made, {"rows": [torch.arange(64)]}),
+                ("E701", "num_items_in_batch has 4 numbers", [{**x, "num_items_in_batch": LENGTHS + [1]} for x in made],
+                 {})):
+            more = {"program": prog, "lengths": LENGTHS, "given": batch.whole(), **more}
+            with self.subTest(said), self.assertRaises(fcpc.Error) as caught:
+                audit.batch(one, more.pop("program"), **more)
+            self.assertEqual(caught.exception.code, code)
+            self.assertIn(said, str(caught.exception))
+
+
+class Adapters(unittest.TestCase):
+    """What fcpc's own adapters hand to models."""
+
+    def test_transformers(self):
+        import fcpc.hf
+        from fcpc.torch import Attention
+        from fcpc.trainer import collate, pack
+        words = torch.arange(60) + 5
+        packed = pack(collate([{"input_ids": words[:40].tolist(), "seq_lengths": [30, 10]},
+                               {"input_ids": words[40:].tolist(), "labels": [-100] * 8 + words[48:].tolist()}]))
+        prog = fcpc.program("causal", heads=2, head_dim=16, dtype="fp32", cluster=fcpc.detect(ranks=3), block=8)
+        plan = prog.plan(packed.lengths)
+        with Attention(prog) as attention:
+            made = fcpc.hf.inputs(attention, plan, packed.tokens, packed.labels)
+        report = audit.batch(made, plan, given={"input_ids": packed.tokens, "labels": packed.labels},
+                             lengths=packed.lengths)
+        self.assertTrue(report.ok, report)
+        self.assertEqual(sum(report.counts), 50)  # 60, less three last tokens and seven of a prompt
+        made["labels"] = made["shift_labels"] = made["shift_labels"].roll(1)
+        self.assertFalse(audit.batch(made, plan, given=packed.tokens, lengths=packed.lengths).ok)
+
+    def test_megatron(self):
+        import fcpc.megatron
+        from fcpc.torch import Attention
+        text = torch.randint(0, 30, (2, 49), generator=torch.Generator().manual_seed(4))
+        batch = {"tokens": text[:, :-1], "labels": text[:, 1:], "position_ids": torch.arange(48).repeat(2, 1),
+                 "loss_mask": (torch.rand(2, 48, generator=torch.Generator().manual_seed(4)) < 0.7).float()}
+        prog = fcpc.program("causal", heads=2, head_dim=16, dtype="fp32", cluster=fcpc.detect(ranks=4), block=8)
+        plan = prog.plan(fcpc.megatron.lengths(batch))
+        with Attention(prog) as attention:
+            made = fcpc.megatron.get_batch_on_this_cp_rank(attention, plan, batch)
+        report = audit.batch(made, plan, given=batch)
+        self.assertTrue(report.ok, report)
+        self.assertEqual(sum(report.counts), int(batch["loss_mask"].sum()))
+        made["loss_mask"] = made["loss_mask"].roll(1)
+        self.assertFalse(audit.batch(made, plan, given=batch).ok)
+
+
+class Groups(unittest.TestCase):
+    def test_two_processes(self):
+        """Each process has its own batch; both have the same report, and an error of one is raised by both."""
+        self.assertEqual(forked(2, self.rank), [7, 7])
+
+    @staticmethod
+    def rank(store, rank):
+        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+        group, batch = dist.group.WORLD, Batch(LENGTHS, 2)
+        prog, made = program_of(batch), batch.parts(loaders.zigzag(batch))[rank]
+        right = audit.batch(made, prog, group, lengths=LENGTHS, given=batch.whole(), rows="zigzag")
+        plan = fcpc.program("causal", heads=2, head_dim=16, dtype="fp32", block=8,
+                            cluster=fcpc.detect(group)).plan(LENGTHS)
+        labels, count = plan.take_labels(batch.tokens)
+        by_plan = audit.batch({"tokens": plan.take(batch.tokens), "position_ids": plan.positions(), "labels": labels,
+                               "num_items_in_batch": count}, plan, group, given=batch.tokens)
+        wrong = audit.batch({**made, "labels": made["labels"].roll(rank)}, prog, group, lengths=LENGTHS,
+                            given=batch.whole())
+        other = audit.batch({**made, "tokens": made["tokens"] + 500 * rank}, prog, group, lengths=LENGTHS, given=batch.whole(tokens=batch.tokens + 500 * rank))
+        every = [None, None]
+        dist.all_gather_object(every, [str(x) for x in (right, by_plan, wrong, other)])
+        try:
+            audit.batch(made if rank else {}, prog, group, lengths=LENGTHS, given=batch.whole())
+            refused = ""
+        except fcpc.Error as error:
+            refused = str(error)
+        good = (right.ok and by_plan.ok and every[0] == every[1] and "(rank 0)" in refused
+                and "label" in {x.kind for x in wrong.findings} and "(rank 1, row" in str(wrong)
+                and "rank 1 holds another batch" in str(other) and other.findings[0].kind == "given" and other.causes[0].startswith("ranks have read different"))
+        if not good:
+            print(right, by_plan, wrong, other, refused, sep="\n", flush=True)
+        return 7 if good else 1
+
+    def test_torchtitan(self):
+        """torchtitan's prepare_context_parallel_input, with head-tail and without a balancer."""
+        self.assertEqual(forked(2, self.titan), [7, 7])
+
+    @staticmethod
+    def titan(store, rank):
+        with warnings.catch_warnings(), contextlib.redirect_stderr(None):
+            warnings.simplefilter("ignore")
+            from torchtitan.distributed.context_parallel import prepare_context_parallel_input
+        from torch.distributed.device_mesh import init_device_mesh
+        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+        mesh, drawn, good = init_device_mesh("cpu", (2,)), random.Random(3), True
+        prog = fcpc.program("causal and doc[q] == doc[k]", heads=2, head_dim=16, dtype="fp32", documents="doc")
+        for number in range(30):
+            rows, side = drawn.randint(1, 3), 4 * drawn.randint(1, 12)
+            text = torch.randint(0, 40, (rows, side + 1), generator=torch.Generator().manual_seed(number))
+            cut = drawn.randint(0, side)
+            doc = (torch.arange(side) >= cut).long().repeat(rows, 1)
+            positions = torch.cat([torch.arange(cut), torch.arange(side - cut)]).repeat(rows, 1)
+            labels = text[:, 1:].clone()
+            if cut:
+                labels[:, cut - 1] = IGNORE
+            inputs, mine, more = prepare_context_parallel_input(
+                text[:, :-1], labels, {"positions": positions}, mesh, torch.device("cpu"),
+                drawn.choice(["headtail", None]))
+            report = audit.batch({"tokens": inputs, "labels": mine, "positions": more["positions"]}, prog,
+                                 mesh.get_group(), fields={"doc": doc.reshape(-1)},
+                                 given={"tokens": text[:, :-1], "labels": labels})
+            if not report.ok:
+                print(number, report, flush=True)
+                good = False
+        return 7 if good else 1
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -8,7 +8,7 @@ import torch
 from ..batches import Lengths
 from ..errors import Error
 from ..plan import Plan
-from .batch_causes import LOCAL_POSITIONS, Loaded, causes_of
+from .batch_causes import LOCAL_POSITIONS, SHIFTED, Loaded, causes_of
 from .definition import plan_of
 from .loaded import (MAX_SEQLEN, NONE, Held, Whole, add_given, digest_of, finish, held_of, lengths_of, whole_of)
 from .placed import FOREIGN, PADDING, Placed, Rule, place, rules
@@ -83,6 +83,10 @@ def batch(batch: Any, program: Any, group: Any = None, *, lengths: Any = None, g
     """
     names = names or {}
     held, digests = _gather(batch, group, names, ignore, model_shifts, pad, digest_of(given, lengths, fields))
+    if len(set(digests)) > 1:  # all compare with that of rank 0
+        first_of_all = [given, lengths, fields]
+        torch.distributed.broadcast_object_list(first_of_all, group=group, group_src=0)
+        given, lengths, fields = first_of_all
     whole, plan = _whole(program, lengths, given, fields, names)
     if rows is None and plan is not None:
         rows = plan
@@ -179,8 +183,12 @@ class _Checker:
         if any(x.kind == "given" for x in found):
             causes.insert(0, "ranks have read different batches: their loaders are not seeded alike, or each rank is "
                              "dealt samples of its own")
-        if not self.given and [x.kind for x in found] == ["label_lost"] and not causes:
-            self.unchecked.append(f"{found.pop().count} labels are left out: without given, nothing says which count")
+        if not self.given and [x.kind for x in found] == ["label_lost"]:  # without given, nothing says which count
+            causes = [x for x in causes if x.startswith(SHIFTED) and found[0].count < sum(
+                int(held.counted.sum()) for held in self.held)]
+            if not causes:
+                self.unchecked.append(f"{found.pop().count} labels are left out: without given, nothing says which "
+                                      "count")
         self._absent()
         has_labels = all(x.labels is not None or x.loss_mask is not None for x in self.held)
         return BatchReport(found, causes, [int(x.counted.sum()) for x in self.held] if has_labels else [],
@@ -264,15 +272,13 @@ class _Checker:
             raise Error("E209", "audit.batch: nothing says which token is on which rank: given=, rows=, or positions "
                                 "in the batch")
         if sum(real) == self.count and all(x.positions is not None for x in self.held):
-            have, want = (torch.bincount(x, minlength=self.count) for x in (torch.cat(
-                [x.positions[~pad] for x, pad in zip(self.held, self.pads) if x.positions is not None]).clamp(min=0),
-                self.whole.positions))
-            both = max(len(have), len(want))
-            have, want = (torch.nn.functional.pad(x, (0, both - len(x))) for x in (have, want))
-            if not torch.equal(have, want):
-                at = int((have != want).nonzero()[0])
-                yield Finding("position", f"{int(have[at])} tokens have position {at}; by the program {int(want[at])} "
-                              "have it", int((have - want).clamp(min=0).sum()), self.count)
+            held = torch.cat([x.positions[~pad] for x, pad in zip(self.held, self.pads) if x.positions is not None])
+            most = int(max(held.max(), self.whole.positions.max())) + 1 if self.count else 0
+            times, due = (torch.bincount(x.clamp(min=0), minlength=most) for x in (held, self.whole.positions))
+            if not torch.equal(times, due):
+                at = int((times != due).nonzero()[0])
+                yield Finding("position", f"{int(times[at])} tokens have position {at}; by the program {int(due[at])} "
+                              "have it", int((times - due).clamp(min=0).sum()), self.count)
         self.unchecked.append("labels, and which token is on which rank: nothing says it: given=, or rows=")
 
     def _order(self, placed: Placed) -> Iterator[Finding]:
@@ -413,10 +419,10 @@ class _Checker:
             local = torch.cat([torch.tensor([0]), cuts, torch.tensor([len(held)])])
             for name, said in x.said.items():
                 if name in MAX_SEQLEN:
-                    most = int(sequences.diff().max()) if len(whole.lengths) else 0
                     least = int(documents.diff().max()) if self.count else 0
-                    own = int(local.diff().max())
-                    if said.numel() != 1 or int(said[0]) < min(least, own, most):
+                    asked = min([least, *(int(y.diff().max()) for key, y in x.said.items()
+                                          if key not in MAX_SEQLEN and y.numel() > 1)])
+                    if said.numel() != 1 or int(said[0]) < asked:
                         yield Finding(name, f"rank {rank} has {name} {said.tolist()}, and a document of {least} tokens",
                                       1, ranks)
                         return

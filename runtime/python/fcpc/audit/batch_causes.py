@@ -14,6 +14,7 @@ from .loaded import NONE, Held, Whole, shifted_rows
 from .placed import FOREIGN, PADDING, Rule, rules
 from .report import Finding
 
+SHIFTED = "labels shifted after the division"
 LOCAL_POSITIONS = "positions restart on each rank: they count its own rows"
 Guess = Iterator[Tuple[str, "list[torch.Tensor]"]]
 
@@ -141,7 +142,7 @@ def labels(case: Loaded) -> Guess:
     for own in sources[:1 if torch.equal(*sources) else 2]:
         mine = case.of(own)
         shifted = [shifted_rows(x, held.columns) for x, held in zip(mine, case.held)]
-        name = "labels shifted after the division: each rank shifts its own rows, so "
+        name = f"{SHIFTED}: each rank shifts its own rows, so "
         yield name + "the last row of each part has lost its label. Shift the whole batch before it is divided", shifted
         yield name + "the last row of each part has the rank's first label. Shift the whole batch before it is " \
             "divided", [x.roll(-1) for x in mine]

@@ -100,8 +100,11 @@ def place(tokens: list[torch.Tensor], pads: list[torch.Tensor], whole: torch.Ten
         made = [_look_up(own, unique, order) for own in tokens]
     else:
         held: set[int] = set()
-        made = [_runs(own.tolist(), whole.tolist(), held) for own in tokens]
-        _share_out(made, whole)
+        parts = {tuple(own.tolist()): own for own in tokens}  # ranks that hold the same numbers hold the same tokens
+        found = [_runs(own.tolist(), whole.tolist(), held) for own in parts.values()]
+        _share_out(found, whole)
+        of = dict(zip(parts, found))
+        made = [of[tuple(own.tolist())].clone() for own in tokens]
     made = [torch.where((at == FOREIGN) & pad, PADDING, at) for at, pad in zip(made, pads)]
     _take_back(made, pads, len(whole))
     name = next((rule.name for rule in fits if all(torch.equal(a, b) for a, b in zip(rule.rows, made))), None)
