@@ -140,7 +140,6 @@ def in_any_order(drawn):
     rows = [torch.cat(x) for x in rows]
     if drawn.random() < 0.5:
         return batch, batch.parts(rows), {"given": given_of(drawn, batch), "rows": rows}
-    batch = Batch(batch.lengths, batch.ranks, prompts=drawn.choice([0, 4]))  # tokens that are all different
     return batch, batch.parts(rows), {"given": given_of(drawn, batch)}
 
 
@@ -350,6 +349,37 @@ class Said(unittest.TestCase):
                          given={"tokens": batch.tokens, "labels": labels})
         self.assertEqual([x.kind for x in report.findings], ["label_crosses", "given"])
         self.assertTrue(report.causes[-1].startswith("labels cross documents"), report)
+
+    def test_padding(self):
+        """Of padding that nobody says the report guesses the number. Rows of transformers, which are filled up, are
+        their whole batch's tokens; given's attention_mask says which of them are no text."""
+        batch = Batch([17, 13])
+        tokens, labels = (torch.cat([x, torch.full((2,), fill)]) for x, fill in ((batch.tokens, 1005),
+                                                                                 (batch.labels, IGNORE)))
+        made = [{"tokens": x, "labels": y} for x, y in zip(tokens.chunk(4), labels.chunk(4))]
+        self.assertTrue(audited(batch, made, pad=1005).ok)
+        report = audited(batch, made)
+        self.assertIn("token_twice", {x.kind for x in report.findings})
+        self.assertTrue(report.causes[0].startswith("rows are filled up with number 1005"), report)
+        ids = torch.tensor([[5, 6, 7, 8, 1, 1, 1, 1], [9, 10, 11, 12, 13, 14, 15, 1]])
+        there = (ids != 1).long()
+        labels = torch.where(ids != 1, ids, IGNORE)
+        given = {"input_ids": ids, "labels": labels, "attention_mask": there}
+        whole = {"input_ids": ids, "attention_mask": there, "position_ids": (there.cumsum(1) - 1).clamp(min=0),
+                 "shift_labels": torch.cat([labels[:, 1:], torch.full((2, 1), IGNORE)], 1)}
+        made = [{name: x.chunk(2, 1)[rank] for name, x in whole.items()} for rank in range(2)]
+        report = audit.batch(made, program_of(batch), given=given)
+        self.assertTrue(report.ok and report.counts == [7, 2], report)
+        made[1]["shift_labels"] = torch.where(made[1]["attention_mask"] == 0, 1, made[1]["shift_labels"])
+        report = audit.batch(made, program_of(batch), given=given)
+        self.assertEqual([x.kind for x in report.findings], ["label_crosses", "label_extra"], report)
+
+    def test_other_shapes(self):
+        batch = Batch(LENGTHS)
+        made = [{**x, "position_ids": x["position_ids"].expand(3, -1)} for x in batch.parts(loaders.zigzag(batch))]
+        self.assertIn("not checked: position_ids of three planes", str(audited(batch, made)))
+        made = [{**x, "position_ids": batch.positions} for x in batch.parts(loaders.zigzag(batch))]
+        self.assertEqual(audited(batch, made).causes, ["not divided: position_ids has the numbers of the whole batch"])
 
     def test_names(self):
         batch = Batch(LENGTHS)

@@ -11,7 +11,7 @@ from ..plan import Plan
 from .batch_causes import LOCAL_POSITIONS, SHIFTED, Loaded, causes_of
 from .definition import plan_of
 from .loaded import (MAX_SEQLEN, NONE, Held, Whole, add_given, digest_of, finish, held_of, lengths_of, whole_of)
-from .placed import FOREIGN, PADDING, Placed, Rule, place, rules
+from .placed import FOREIGN, PADDING, Column, Placed, Rule, place, rules
 from .probe import Rows, order_of
 from .report import Finding, Report
 
@@ -198,14 +198,15 @@ class _Checker:
         for our, name in (("positions", "positions"), ("labels", "labels"), ("loss_mask", "loss_mask"),
                           ("divisor", "what the loss is divided by")):
             without = [r for r, x in enumerate(self.held) if getattr(x, our) is None]
-            if without and not any(our in name for x in self.held for name in x.undivided):
+            without = [r for r in without if our not in self.held[r].undivided]
+            if without:
                 who = "the batch has none" if len(without) == len(self.held) else f"rank {without[0]} has none"
                 self.unchecked.append(f"{name}: {who}")
         for name in sorted({name for x in self.held for name in x.unread}):
             self.unchecked.append(f"{name}: it is read by no check")
 
     def _shapes(self) -> Iterator[Finding]:
-        wrong = [(rank, name, size) for rank, x in enumerate(self.held) for name, size in x.undivided.items()]
+        wrong = [(rank, name, size) for rank, x in enumerate(self.held) for name, size in x.undivided.values()]
         if wrong:
             rank, name, size = wrong[0]
             yield Finding("shape", f"rank {rank}'s {name} has {size} numbers, and it has {self.held[rank].count} rows",
@@ -226,8 +227,17 @@ class _Checker:
                     whole.tokens[at[at >= 0]] = x.tokens[at >= 0]
                 finish(whole, True)
             return Placed(rule.rows, rule.name)
-        return place([x.tokens for x in self.held if x.tokens is not None], self.pads, whole.tokens, whole.lengths,
-                     first, self._wrong)
+        columns = [Column([x.tokens for x in self.held if x.tokens is not None], whole.tokens)]
+        if all(x.positions is not None for x in self.held):
+            columns.append(Column([x.positions for x in self.held if x.positions is not None], whole.positions))
+        labels = [x.effective for x in self.held]
+        if whole.want is not None and all(x is not None for x in labels):
+            columns.append(Column([x for x in labels if x is not None], whole.want))
+        placed = place(columns, self.pads, whole.lengths, first)
+        if placed.rule is None and len(whole.tokens.unique()) < self.count:
+            self.unchecked.append("which of the tokens with the same number a row is: that with which least is wrong "
+                                  "is taken; numbers that are all different leave no doubt, or rows=")
+        return placed
 
     def _by_positions(self) -> Rule | None:
         """The known way to divide the batch that gives the positions which the ranks hold."""
@@ -241,14 +251,6 @@ class _Checker:
         """How many positions are wrong if rows are these tokens."""
         return sum(int((x.positions != self.whole.positions[at.clamp(min=0)])[at >= 0].sum())
                    for x, at in zip(self.held, rows) if x.positions is not None)
-
-    def _wrong(self, rows: list[torch.Tensor]) -> int:
-        wrong = self._astray(rows)
-        if self.whole.want is not None:
-            for x, at in zip(self.held, rows):
-                if x.labels is not None:
-                    wrong += int((x.labels != self.whole.want[at.clamp(min=0)])[(at >= 0) & x.counted].sum())
-        return wrong
 
     def _row(self, rank: int, row: int, at: torch.Tensor) -> str:
         token = int(at[row])
@@ -330,9 +332,10 @@ class _Checker:
                 return
 
     def _positions(self, placed: list[torch.Tensor]) -> Iterator[Finding]:
-        want = self.whole.positions
+        want, real = self.whole.positions, self.whole.real
+        real = torch.ones(self.count, dtype=torch.bool) if real is None else real
         wrong = [torch.zeros(0, dtype=torch.bool) if x.positions is None else
-                 (x.positions != want[at.clamp(min=0)]) & (at >= 0) if self.count else at >= 0
+                 (x.positions != want[at.clamp(min=0)]) & (at >= 0) & real[at.clamp(min=0)] if self.count else at >= 0
                  for x, at in zip(self.held, placed)]
 
         def say(rank: int, row: int) -> str:

@@ -66,6 +66,14 @@ def of_tokens(case: Loaded, kinds: set[str]) -> Iterator[str]:
             return
     held = torch.cat(at)
     times = torch.bincount(held[held >= 0], minlength=len(every))
+    surplus: list[int] = []
+    for x, rows in zip(case.held, at):
+        again = (rows == FOREIGN) | (rows >= 0) & (times[rows.clamp(min=0)] > 1) if len(times) else rows == FOREIGN
+        again &= ~x.counted if x.labels is not None or x.loss_mask is not None else again
+        surplus += x.tokens[again].tolist() if x.tokens is not None else []
+    if len(set(surplus)) == 1 and len(surplus) >= len(held) - len(every) > 0 and not (held == PADDING).any():
+        yield f"rows are filled up with number {surplus[0]}, it seems: say pad={surplus[0]}, or give attention_mask, " \
+              "and they are padding"
     if "token_lost" in kinds and "token_twice" not in kinds:
         lost, from_end = times == 0, torch.tensor(whole.lengths).repeat_interleave(torch.tensor(whole.lengths))
         tail = from_end - whole.place  # 1: the last of its sequence
@@ -238,7 +246,7 @@ def causes_of(case: Loaded, found: list[Finding]) -> list[str]:
     made = list(of_tokens(case, kinds)) if kinds & {"token_lost", "token_twice", "token_foreign"} else []
     made += list(of_order(case, kinds))[:1]
     made += [f"not divided: {name} has the numbers of the whole batch" for name in sorted(
-        {name for x in case.held for name, size in x.undivided.items() if size == len(case.whole.place)})]
+        {name for x in case.held for name, size in x.undivided.values() if size == len(case.whole.place)})]
     real = [at >= 0 for at in case.at]
     if "position" in kinds:
         of = [x.positions if x.positions is not None else want
