@@ -17,6 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 LONG = ("test_agent", "test_hf", "test_loops", "test_trainer", "test_types",
         "test_audit.Right.test_many_programs",
         "test_audit_batch.Groups.test_torchtitan",
+        "test_audit_batch.Groups.test_transformers",
         "test_audit_batch.Right.test_many_batches",
         "test_binding.Binding.test_the_page",  # it has the functions of fcpc.hf
         "test_group.Groups.test_two_processes",

@@ -214,6 +214,13 @@ def cu_seqlens_of_local_positions(batch):
     return made
 
 
+def cu_seqlens_divided(batch):
+    """Each tensor of the batch is divided, cu_seqlens too: Megatron-core's get_batch_on_this_cp_rank does so, where
+    their number allows it."""
+    parts = batch.cu_seqlens.chunk(batch.ranks)
+    return [{**x, "cu_seqlens": parts[rank % len(parts)]} for rank, x in enumerate(batch.parts(zigzag(batch)))]
+
+
 PAD = 7
 
 

@@ -6,6 +6,7 @@ import random
 import time
 import unittest
 import warnings
+from types import SimpleNamespace
 from unittest import mock
 
 import torch
@@ -16,6 +17,7 @@ import faulty_loaders as loaders
 from agent import forked
 from faulty_loaders import IGNORE, PAD, Batch
 from fcpc import audit
+from right_loaders import RIGHT, Rank, program_of, random_batch
 
 LENGTHS = [24, 33, 7]
 # (loader, what a cause begins with, kinds of findings, what audit.batch is told besides)
@@ -48,14 +50,11 @@ FAULTS = [
     (loaders.mean_of_means, "mean of means", {"divisor"}, {}),
     (loaders.counted_before_the_shift, "counted before labels were shifted", {"divisor"}, {"prompts": 0}),
     (loaders.cu_seqlens_of_local_positions, "cu_seqlens are made of positions", {"cu_seqlens"}, {}),
+    (loaders.cu_seqlens_divided, "cu_seqlens are divided as if they were tokens", {"cu_seqlens"}, {}),
     (loaders.padding_counted, "padding in the loss", {"padding"}, {"pad": PAD}),
     (loaders.of_a_neighbour, "labels are in another order than tokens: those of the rank 1 further",
      {"label", "label_lost", "label_crosses", "label_extra"}, {}),
 ]
-
-
-def program_of(batch, **more):
-    return fcpc.program("causal", heads=2, head_dim=16, dtype="fp32", cluster=fcpc.detect(ranks=batch.ranks), **more)
 
 
 def audited(batch, made, **more):
@@ -77,147 +76,6 @@ class Faulty(unittest.TestCase):
                     self.assertTrue(report.causes and report.causes[0].startswith(cause), f"\n{report}")
                     if tokens is None:
                         self.assertEqual({x.kind for x in report.findings}, kinds, f"\n{report}")
-
-
-# --- right ones -------------------------------------------------------------------------------------------------------
-
-class Rank:
-    """What Megatron asks of a group."""
-
-    def __init__(self, rank, ranks):
-        self.number, self.ranks = rank, ranks
-
-    def rank(self):
-        return self.number
-
-    def size(self):
-        return self.ranks
-
-
-def random_batch(drawn, multiple=1, least=1, same=False):
-    """Documents of random lengths, tokens of a small or a large vocabulary, or all different, some with prompts."""
-    ranks = drawn.choice([1, 2, 3, 4])
-    lengths = [max(least, drawn.randint(0, 20)) * multiple * ranks for _ in range(drawn.randint(1, 4))]
-    lengths = lengths[:1] * len(lengths) if same else lengths
-    draw = torch.Generator().manual_seed(drawn.getrandbits(32))
-    vocabulary = drawn.choice([4, 50, 1000, None])
-    tokens = None if vocabulary is None else torch.randint(10, 10 + vocabulary, (sum(lengths),), generator=draw)
-    return Batch(lengths, ranks, tokens, drawn.choice([0, 0, 1, 5]))
-
-
-def given_of(drawn, batch):
-    """The whole batch in one of the ways that audit.batch takes."""
-    options = [batch.whole(), {"input_ids": batch.tokens[None], "labels": batch.own[None]},
-               {"tokens": batch.tokens, "labels": batch.labels, "loss_mask": batch.mask}]
-    if bool((batch.own == batch.tokens).all()):
-        options += [batch.tokens, {"tokens": batch.tokens}]
-    return drawn.choice(options)
-
-
-def by_a_rule(drawn):
-    """One of the rules of other projects, written in faulty_loaders.py from what they document."""
-    way = drawn.choice(list(loaders.WAYS))
-    batch = random_batch(drawn, 2 if "zigzag" in way else 1)
-    more = {"labels": batch.labels, "loss_mask": drawn.choice([None, batch.mask])}
-    count = {} if drawn.random() < 0.5 else {"num_items_in_batch": (batch.labels != IGNORE).sum()}
-    made = [{**x, **count, "cu_seqlens": batch.cu_seqlens.int(), "max_seqlen": max(batch.lengths)}
-            for x in batch.parts(loaders.WAYS[way](batch), **more)]
-    rows = drawn.choice([None, loaders.WAYS[way](batch)])
-    given = given_of(drawn, batch) if rows is None or drawn.random() < 0.7 else None
-    return batch, made, {"given": given, "rows": rows}
-
-
-def in_any_order(drawn):
-    """Tokens in runs of random lengths, dealt out at random."""
-    batch = random_batch(drawn)
-    count = len(batch.tokens)
-    cuts = sorted({0, count, *(drawn.randint(0, count) for _ in range(drawn.randint(0, 9)))})
-    runs = [torch.arange(a, b) for a, b in zip(cuts, cuts[1:])]
-    drawn.shuffle(runs)
-    rows = [[torch.zeros(0, dtype=torch.int64)] for _ in range(batch.ranks)]
-    for run in runs:
-        drawn.choice(rows).append(run)
-    rows = [torch.cat(x) for x in rows]
-    if drawn.random() < 0.5:
-        return batch, batch.parts(rows), {"given": given_of(drawn, batch), "rows": rows}
-    return batch, batch.parts(rows), {"given": given_of(drawn, batch)}
-
-
-def filled_up(drawn):
-    """Each sequence is filled up to what ranks divide, then divided in zigzag: Transformer Engine's padded thd."""
-    batch = random_batch(drawn)
-    unit, rows = 2 * batch.ranks, [[] for _ in range(batch.ranks)]
-    for begin, length in zip(batch.cu_seqlens.tolist(), batch.lengths):
-        to = -(-length // unit) * unit
-        own = torch.full((to,), -1)
-        own[:length] = torch.arange(begin, begin + length)
-        chunks = own.tensor_split(unit)
-        for rank in range(batch.ranks):
-            rows[rank] += [chunks[rank], chunks[unit - 1 - rank]]
-    made = []
-    for own in map(torch.cat, rows):
-        real = own >= 0
-        made.append({"tokens": torch.where(real, batch.tokens[own], PAD), "attention_mask": real.long(),
-                     "labels": torch.where(real, batch.labels[own], IGNORE),
-                     "position_ids": torch.where(real, batch.positions[own], 0)})
-        if drawn.random() < 0.5:
-            made[-1].pop("attention_mask")
-    return batch, made, {"given": given_of(drawn, batch), "pad": PAD}
-
-
-def of_megatron(drawn):
-    """Megatron-core's own get_batch_on_this_cp_rank, of rows [b, s] whose last label is the text behind them."""
-    from megatron.core.utils import get_batch_on_this_cp_rank
-    batch = random_batch(drawn, 2, same=True)
-    rows, side = len(batch.lengths), batch.lengths[0]
-    text = torch.randint(10, 60, (rows, side + 1), generator=torch.Generator().manual_seed(drawn.getrandbits(32)))
-    whole = {"tokens": text[:, :-1], "labels": text[:, 1:], "position_ids": torch.arange(side).repeat(rows, 1),
-             "loss_mask": (torch.rand(rows, side) < 0.8).float()}
-    with mock.patch("torch.distributed.is_initialized", return_value=True):  # else it takes each group for one rank
-        made = [get_batch_on_this_cp_rank(dict(whole), Rank(rank, batch.ranks)) for rank in range(batch.ranks)]
-    return batch, made, {"given": whole, "lengths": None}
-
-
-def of_torch(drawn):
-    """The indices of torch's head-tail balancers, of the whole batch and of each document."""
-    from torch.distributed.tensor.experimental._context_parallel import _load_balancer as torchs
-    batch = random_batch(drawn, 2)
-    make = drawn.choice([lambda: torchs._HeadTailLoadBalancer(len(batch.tokens), batch.ranks, "cpu"),
-                         lambda: torchs._PerDocumentHeadTailLoadBalancer([batch.lengths], batch.ranks, "cpu")])
-    order = make()._generate_indices()[0].long()
-    return batch, batch.parts(order.chunk(batch.ranks)), {"given": given_of(drawn, batch)}
-
-
-def of_a_plan(drawn):
-    """What a plan gives: the ranks of one process, end to end. Documents are sequences, or a field."""
-    batch = random_batch(drawn)
-    if drawn.random() < 0.5:
-        prog, lengths, fields = program_of(batch, block=8), batch.lengths, None
-    else:
-        prog, lengths, fields = program_of(batch, block=8, documents="doc"), [len(batch.tokens)], {"doc": batch.doc}
-    plan = prog.plan(lengths, fields)
-    labels, count = plan.take_labels(batch.own)
-    made = {"tokens": plan.take(batch.tokens), "position_ids": plan.positions(), "labels": labels,
-            "num_items_in_batch": count}
-    given = drawn.choice([None, given_of(drawn, batch)])
-    if drawn.random() < 0.5:
-        return batch, made, {"program": plan, "given": given, "lengths": drawn.choice([None, lengths])}
-    sizes = plan.rank_queries
-    parts = {name: x.split(sizes) if x.shape == plan.take(batch.tokens).shape else [x] * len(sizes)
-             for name, x in made.items() if name != "num_items_in_batch"}
-    every = [{name: x[rank] for name, x in parts.items()} for rank in range(len(sizes))]
-    return batch, every, {"program": prog, "rows": plan, "given": given, "lengths": lengths, "fields": fields}
-
-
-def of_one_rank(drawn):
-    """A model of transformers shifts its labels itself, which is right on one rank."""
-    batch = random_batch(drawn)
-    batch = Batch(batch.lengths, 1, batch.tokens, max(1, drawn.choice([0, 4])))
-    made = {"input_ids": batch.tokens[None], "labels": batch.own[None], "position_ids": batch.positions[None]}
-    return batch, made, {"given": {"input_ids": batch.tokens, "labels": batch.own}, "model_shifts": True}
-
-
-RIGHT = {f.__name__: f for f in (by_a_rule, in_any_order, filled_up, of_megatron, of_torch, of_a_plan, of_one_rank)}
 
 
 class Right(unittest.TestCase):
@@ -453,6 +311,20 @@ class Adapters(unittest.TestCase):
         made["loss_mask"] = made["loss_mask"].roll(1)
         self.assertFalse(audit.batch(made, plan, given=batch).ok)
 
+    def test_megatrons_own_divides_cu_seqlens(self):
+        """Megatron-core's get_batch_on_this_cp_rank takes every tensor for one of tokens. With three sequences on two
+        ranks cu_seqlens has four numbers, and is divided without a word."""
+        from megatron.core.utils import get_batch_on_this_cp_rank
+        batch = Batch([8, 4, 4], 2)
+        whole = {name: x[None] for name, x in batch.whole(cu_seqlens=batch.cu_seqlens).items()}
+        with mock.patch("torch.distributed.is_initialized", return_value=True):
+            made = [get_batch_on_this_cp_rank(dict(whole), Rank(rank, 2)) for rank in range(2)]
+        self.assertEqual([x["cu_seqlens"].tolist() for x in made], [[[0, 16]], [[8, 12]]])
+        report = audited(batch, made, given=whole)
+        self.assertEqual([x.kind for x in report.findings], ["cu_seqlens"], report)
+        self.assertEqual(report.causes, ["cu_seqlens are divided as if they were tokens: each rank has some of its "
+                                         "numbers"])
+
 
 class Groups(unittest.TestCase):
     def test_two_processes(self):
@@ -519,6 +391,57 @@ class Groups(unittest.TestCase):
                 print(number, report, flush=True)
                 good = False
         return 7 if good else 1
+
+    def test_transformers(self):
+        """What transformers' Trainer and torch's context_parallel make of a batch, without and with positions, of
+        rows that are filled up, and of documents that are packed by transformers' collator."""
+        self.assertEqual(forked(2, self.trainer), [7, 7])
+
+    @staticmethod
+    def trainer(store, rank):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor.experimental import context_parallel
+        from transformers import DataCollatorWithFlattening, Trainer
+        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+        mesh, drawn = init_device_mesh("cpu", (2,)), random.Random(8)
+        group, wrong = mesh.get_group(), []
+        prog = fcpc.program("causal and doc[q] == doc[k]", heads=2, head_dim=16, dtype="fp32", documents="doc")
+        settings = SimpleNamespace(cp_enabled=True, cp_backend="torch")
+        trainer = SimpleNamespace(accelerator=SimpleNamespace(
+            parallelism_config=settings, maybe_context_parallel=lambda **more: more))
+        model = SimpleNamespace(config=SimpleNamespace(_attn_implementation="sdpa"))
+
+        def audited(whole, doc, **more):
+            batch = {name: x.clone() for name, x in whole.items()}
+            call, batch = Trainer._prepare_context_parallel_inputs(trainer, model, batch)
+            with context_parallel(mesh, **call.keywords):
+                return audit.batch(batch, prog, group, fields={"doc": doc.reshape(-1)}, given={
+                    name: whole[name] for name in ("input_ids", "labels", "attention_mask") if name in whole}, **more)
+        for number in range(20):
+            draw = torch.Generator().manual_seed(number)
+            rows, side = drawn.randint(1, 3), drawn.choice([4, 12, 29, 30, 40])
+            whole = {"input_ids": torch.randint(0, 50, (rows, side), generator=draw)}
+            there = torch.arange(side) < torch.randint(1, side + 1, (rows, 1), generator=draw)
+            whole["labels"] = torch.where(there, whole["input_ids"], IGNORE)
+            if drawn.random() < 0.5:
+                whole["attention_mask"] = there.long()
+            if drawn.random() < 0.5:
+                whole["position_ids"] = torch.arange(side).repeat(rows, 1)
+            report = audited(whole, torch.zeros(rows, side, dtype=torch.int64))
+            wrong += [] if report.ok else [(number, str(report))]
+            lengths = [drawn.randint(1, 20) for _ in range(3)]
+            packed = DataCollatorWithFlattening(return_tensors="pt")([
+                {"input_ids": torch.randint(0, 50, (n,), generator=draw).tolist()} for n in lengths])
+            doc = torch.repeat_interleave(torch.arange(3), torch.tensor(lengths))
+            report = audited(packed, doc)
+            wrong += [] if report.ok else [(number, str(report))]
+        packed = dict(packed)
+        packed.pop("position_ids")
+        report = audited(packed, doc)  # the Trainer then numbers the packed row
+        wrong += [] if report.causes and report.causes[0].startswith("positions do not restart") else [str(report)]
+        if wrong:
+            print(*wrong, sep="\n", flush=True)
+        return 1 if wrong else 7
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class Loaded:
         """Other orders that rows could have: those that are known, and those of other ranks."""
         sizes = [len(at) for at in self.at]
         for rule in [*rules(self.whole.lengths, self.ranks, sum(sizes)), *([self.first] if self.first else [])]:
-            if [len(x) for x in rule.rows] == sizes:
+            if [len(x) for x in rule.rows] == sizes and not all(torch.equal(a, b) for a, b in zip(rule.rows, self.at)):
                 yield rule
         for step in range(1, self.ranks):
             moved = [self.at[(rank + step) % self.ranks] for rank in range(self.ranks)]
@@ -92,11 +92,10 @@ def of_tokens(case: Loaded, kinds: set[str]) -> Iterator[str]:
 
 def of_order(case: Loaded, kinds: set[str]) -> Iterator[str]:
     """Rows in another order than the caller says."""
-    if "order" in kinds:
-        for rule in case.orders():
-            if all(torch.equal(a, b) for a, b in zip(rule.rows, case.at)):
-                assert case.first is not None
-                yield f"another order of tokens: they are {rule.name}, and not {case.first.name}"
+    for rule in rules(case.whole.lengths, case.ranks, sum(map(len, case.at))) if "order" in kinds else ():
+        if all(len(a) == len(b) and torch.equal(a, b) for a, b in zip(rule.rows, case.at)) and case.first is not None:
+            yield f"another order of tokens: they are {rule.name}, and not {case.first.name}"
+            break
 
 
 def _within(case: Loaded, number: torch.Tensor) -> list[torch.Tensor]:
@@ -216,11 +215,15 @@ def of_numbers(case: Loaded, kinds: set[str]) -> Iterator[str]:
     """cu_seqlens, and what the loss is divided by."""
     if any(kind.startswith("cu_seq") for kind in kinds):
         said = [x for held in case.held for name, x in held.said.items() if name.startswith("cu_seq")]
-        if any(len(x) and int(x[0]) != 0 for x in said):
+        every = torch.tensor([0, *case.whole.lengths]).cumsum(0)
+        rows = max(held.count for held in case.held)
+        if all(len(x) < len(every) and bool(torch.isin(x, every).all()) for x in said):
+            yield "cu_seqlens are divided as if they were tokens: each rank has some of its numbers"
+        elif any(len(x) and int(x[0]) != 0 for x in said):
             yield "cu_seqlens are made of positions on a rank whose first token is not the first of its document: " \
                   "they do not begin with 0"
-        elif any(len(x) and int(x[-1]) > sum(held.count for held in case.held) for x in said):
-            yield "cu_seqlens go on behind the batch: lengths are those of another batch, or of ranks times the batch"
+        elif case.ranks > 1 and all(len(x) and int(x[-1]) > rows * case.ranks for x in said):
+            yield "cu_seqlens go on behind the batch: they are of another batch, or of ranks times the batch"
     if "divisor" in kinds and case.whole.want is not None:
         whole, total = case.whole, int((case.whole.want != NONE).sum())
         own = [int(x.counted.sum()) for x in case.held]
@@ -244,7 +247,7 @@ def causes_of(case: Loaded, found: list[Finding]) -> list[str]:
     """The causes that fit what was seen, the likeliest first: at most three of each kind of fault."""
     kinds = {x.kind for x in found}
     made = list(of_tokens(case, kinds)) if kinds & {"token_lost", "token_twice", "token_foreign"} else []
-    made += list(of_order(case, kinds))[:1]
+    made += list(of_order(case, kinds))
     made += [f"not divided: {name} has the numbers of the whole batch" for name in sorted(
         {name for x in case.held for name, size in x.undivided.values() if size == len(case.whole.place)})]
     real = [at >= 0 for at in case.at]

@@ -177,6 +177,8 @@ def held_of(batch: Any, names: Mapping[str, str], ignore: int, model_shifts: boo
         if batch.get(name) is not None:
             made.said[name] = _whole_numbers(name, tensor_of(name, batch[name])).reshape(-1)
     known = {name for name, _ in found.values()} | set(made.said)
+    if found.get("labels", ("",))[0] == "shift_labels":
+        known.add("labels")
     made.unread += [str(name) for name in batch if name not in known and batch[name] is not None]
     if "attention_mask" in found and tensor_of(*found["attention_mask"]).numel() != made.count:
         made.unread.append(found["attention_mask"][0])
