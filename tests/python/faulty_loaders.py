@@ -1,7 +1,7 @@
 """faulty_loaders.py: what loaders hand each rank of a batch, right ones and ones with a fault.
 
-Each is a function of a `Batch` that gives the list of what the ranks get, as `audit.batch` takes it without a group. The
-faults are ours; each says what public bug it is like. Nothing here uses fcpc.
+Each is a function of a `Batch` that gives the list of what the ranks get, as `audit.batch` takes it without a group.
+The faults are ours; each says what public bug it is like. Nothing here uses fcpc.
 """
 import torch
 

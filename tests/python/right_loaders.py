@@ -1,5 +1,5 @@
-"""right_loaders.py: random batches as right loaders hand them to ranks: by rules of other projects, by their own functions
-where they run on a CPU, and by plans. Each function gives (Batch, what ranks get, what audit.batch is told)."""
+"""right_loaders.py: random batches as right loaders hand them to ranks: by rules of other projects, by their own
+functions where they run on a CPU, and by plans. Each function gives (Batch, what ranks get, what audit.batch is told)."""
 from unittest import mock
 
 import torch
@@ -54,6 +54,9 @@ def by_a_rule(drawn):
     count = {} if drawn.random() < 0.5 else {"num_items_in_batch": (batch.labels != IGNORE).sum()}
     made = [{**x, **count, "cu_seqlens": batch.cu_seqlens.int(), "max_seqlen": max(batch.lengths)}
             for x in batch.parts(loaders.WAYS[way](batch), **more)]
+    if more["loss_mask"] is not None and drawn.random() < 0.3:
+        for x in made:
+            x.pop("labels")
     rows = drawn.choice([None, loaders.WAYS[way](batch)])
     given = given_of(drawn, batch) if rows is None or drawn.random() < 0.7 else None
     return batch, made, {"given": given, "rows": rows}

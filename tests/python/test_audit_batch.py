@@ -105,14 +105,15 @@ class Mutated(unittest.TestCase):
     """One number of a right batch is wrong: that, and nothing else, is found, at its place."""
 
     def test_one_number(self):
-        drawn = random.Random(11)
+        drawn, draw = random.Random(11), torch.Generator().manual_seed(11)
         for number in range(60):
-            batch = random_batch(drawn, least=1)
-            batch = Batch(batch.lengths, batch.ranks, prompts=drawn.choice([0, 5]))
+            batch = random_batch(drawn, 2, least=1)
+            tokens = None if number % 2 else torch.randint(1000, 1400, batch.tokens.shape, generator=draw)
+            batch = Batch(batch.lengths, batch.ranks, tokens, drawn.choice([0, 5]))
             made = batch.parts(loaders.zigzag(batch))
             rank = drawn.choice([r for r, x in enumerate(made) if len(x["tokens"])])
             row = drawn.randrange(len(made[rank]["tokens"]))
-            token = int(made[rank]["tokens"][row]) - 1000
+            token = int(loaders.zigzag(batch)[rank][row])
             name, value = drawn.choice([("tokens", 9), ("position_ids", 999), ("labels", 9), ("labels", IGNORE)])
             label, last = int(batch.labels[token]), token + 1 in batch.cu_seqlens
             if value == label:
@@ -255,6 +256,7 @@ class Refused(unittest.TestCase):
         plan = fcpc.program("causal", heads=2, head_dim=16, dtype="fp32", cluster=fcpc.detect(ranks=3)).plan(LENGTHS)
         for code, said, one, more in (
                 ("E209", "neither tokens nor positions", [{"ids": batch.tokens}], {}),
+                ("E202", "an fcpc.Program or a Plan is expected", made, {"program": "causal"}),
                 ("E701", "a batch is a mapping", [batch.tokens], {}),
                 ("E701", "tokens are torch.float32", [{"tokens": batch.tokens.float()}], {}),
                 ("E701", "given's shift_labels has 3 numbers", made, {"given": batch.whole(shift_labels=LENGTHS)}),
@@ -344,7 +346,8 @@ class Groups(unittest.TestCase):
                                "num_items_in_batch": count}, plan, group, given=batch.tokens)
         wrong = audit.batch({**made, "labels": made["labels"].roll(rank)}, prog, group, lengths=LENGTHS,
                             given=batch.whole())
-        other = audit.batch({**made, "tokens": made["tokens"] + 500 * rank}, prog, group, lengths=LENGTHS, given=batch.whole(tokens=batch.tokens + 500 * rank))
+        other = audit.batch({**made, "tokens": made["tokens"] + 500 * rank}, prog, group, lengths=LENGTHS,
+                            given=batch.whole(tokens=batch.tokens + 500 * rank))
         every = [None, None]
         dist.all_gather_object(every, [str(x) for x in (right, by_plan, wrong, other)])
         try:
@@ -354,7 +357,8 @@ class Groups(unittest.TestCase):
             refused = str(error)
         good = (right.ok and by_plan.ok and every[0] == every[1] and "(rank 0)" in refused
                 and "label" in {x.kind for x in wrong.findings} and "(rank 1, row" in str(wrong)
-                and "rank 1 holds another batch" in str(other) and other.findings[0].kind == "given" and other.causes[0].startswith("ranks have read different"))
+                and "rank 1 holds another batch" in str(other) and other.findings[0].kind == "given"
+                and other.causes[0].startswith("ranks have read different"))
         if not good:
             print(right, by_plan, wrong, other, refused, sep="\n", flush=True)
         return 7 if good else 1

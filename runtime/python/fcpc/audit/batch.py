@@ -1,13 +1,14 @@
 """batch.py: compares what a loader hands each rank with what a program says of the whole batch."""
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import torch
 
 from ..batches import Lengths
 from ..errors import Error
 from ..plan import Plan
+from ..program import Program
 from .batch_causes import LOCAL_POSITIONS, SHIFTED, Loaded, causes_of
 from .definition import plan_of
 from .loaded import (MAX_SEQLEN, NONE, Held, Whole, add_given, digest_of, finish, held_of, lengths_of, whole_of)
@@ -82,7 +83,13 @@ def batch(batch: Any, program: Any, group: Any = None, *, lengths: Any = None, g
     other shapes), E706 (a plan of other ranks than the group's), those of Program.plan
     """
     names = names or {}
-    held, digests = _gather(batch, group, names, ignore, model_shifts, pad, digest_of(given, lengths, fields))
+    if not isinstance(program, (Plan, Program)):
+        raise Error("E202", f"audit.batch: an fcpc.Program or a Plan is expected, and this is a "
+                            f"{type(program).__name__}")
+
+    def mine(one: Any) -> tuple[Held, str]:
+        return held_of(one, names, ignore, model_shifts, pad), digest_of(given, lengths, fields)
+    held, digests = _gather(batch, group, mine)
     if len(set(digests)) > 1:  # all compare with that of rank 0
         first_of_all = [given, lengths, fields]
         torch.distributed.broadcast_object_list(first_of_all, group=group, group_src=0)
@@ -101,24 +108,23 @@ def batch(batch: Any, program: Any, group: Any = None, *, lengths: Any = None, g
                                                order_of(rows, len(whole.place), len(held)))
     if given is not None:
         add_given(whole, given, names, ignore)
-    checker = _Checker(held, whole, first, given is not None, ignore)
+    checker = _Checker(held, whole, first, given is not None)
     found = [] if len(set(digests)) == 1 else [_other_given(digests)]
     return checker.report(found)
 
 
-def _gather(batch: Any, group: Any, names: Mapping[str, str], ignore: int, model_shifts: bool, pad: int | None,
-            digest: str) -> tuple[list[Held], list[str]]:
+def _gather(batch: Any, group: Any, read: Callable[[Any], tuple[Held, str]]) -> tuple[list[Held], list[str]]:
     """What all ranks hold, and their digests of the whole batch. An error of one rank is raised on all of them."""
     if group is None:
-        every = list(batch) if isinstance(batch, (list, tuple)) else [batch]
-        return [held_of(x, names, ignore, model_shifts, pad) for x in every], [digest] * len(every)
-    mine: Any
-    try:
-        mine = held_of(batch, names, ignore, model_shifts, pad), digest
-    except Error as error:
-        mine = error.code, error.message
-    parts: list[Any] = [None] * group.size()
-    torch.distributed.all_gather_object(parts, mine, group=group)
+        parts: list[Any] = [read(x) for x in (batch if isinstance(batch, (list, tuple)) else [batch])]
+    else:
+        mine: Any
+        try:
+            mine = read(batch)
+        except Error as error:
+            mine = error.code, error.message
+        parts = [None] * group.size()
+        torch.distributed.all_gather_object(parts, mine, group=group)
     for rank, part in enumerate(parts):
         if isinstance(part[0], str):
             raise Error(part[0], f"{part[1]} (rank {rank})")
@@ -159,8 +165,8 @@ def _other_given(digests: list[str]) -> Finding:
 class _Checker:
     """Compares what ranks hold with the whole batch."""
 
-    def __init__(self, held: list[Held], whole: Whole, first: Rule | None, given: bool, ignore: int) -> None:
-        self.held, self.whole, self.first, self.given, self.ignore = held, whole, first, given, ignore
+    def __init__(self, held: list[Held], whole: Whole, first: Rule | None, given: bool) -> None:
+        self.held, self.whole, self.first, self.given = held, whole, first, given
         self.unchecked: list[str] = []
         self.tokens = all(x.tokens is not None for x in held)
         self.count, self.total = len(whole.place), sum(x.count for x in held)
@@ -270,7 +276,7 @@ class _Checker:
         elif sum(real) != self.count:
             yield Finding("rows", f"ranks have {sum(real)} tokens together, and the batch has {self.count}",
                           abs(sum(real) - self.count), self.count)
-        if self.tokens is False or all(x.positions is None for x in self.held):
+        elif all(x.positions is None for x in self.held):
             raise Error("E209", "audit.batch: nothing says which token is on which rank: given=, rows=, or positions "
                                 "in the batch")
         if sum(real) == self.count and all(x.positions is not None for x in self.held):
@@ -319,8 +325,11 @@ class _Checker:
             rank, row = foreign[0]
             own = self.held[rank].tokens
             assert own is not None
-            yield Finding("token_foreign", f"row {row} of rank {rank} has number {int(own[row])}, which no token of "
-                          "the batch has; of padding, pad= says so", len(foreign), self.total)
+            number = int(own[row])
+            has = self.whole.tokens is not None and bool((self.whole.tokens == number).any())
+            said = "and no token with that number belongs there" if has else "which no token of the batch has"
+            yield Finding("token_foreign", f"row {row} of rank {rank} has number {number}, {said}; of padding, pad= "
+                          "says so", len(foreign), self.total)
 
     # --- positions and labels -----------------------------------------------------------------------------------------
 

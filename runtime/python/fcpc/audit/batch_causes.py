@@ -40,8 +40,9 @@ class Loaded:
         """Other orders that rows could have: those that are known, and those of other ranks."""
         sizes = [len(at) for at in self.at]
         for rule in [*rules(self.whole.lengths, self.ranks, sum(sizes)), *([self.first] if self.first else [])]:
-            if [len(x) for x in rule.rows] == sizes and not all(torch.equal(a, b) for a, b in zip(rule.rows, self.at)):
-                yield rule
+            if [len(x) for x in rule.rows] == sizes:
+                if not all(torch.equal(a, b) for a, b in zip(rule.rows, self.at)):
+                    yield rule
         for step in range(1, self.ranks):
             moved = [self.at[(rank + step) % self.ranks] for rank in range(self.ranks)]
             if [len(x) for x in moved] == sizes:

@@ -114,7 +114,7 @@ def _found(batch: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, tupl
     """{our name: (its name in the batch, what it is)}."""
     made = {}
     for our, theirs in NAMES.items():
-        for name in (names[our],) if our in names else theirs:
+        for name in (*([names[our]] if our in names else []), *theirs):
             if batch.get(name) is not None:
                 made[our] = name, batch[name]
                 break

@@ -88,22 +88,37 @@ def place(columns: list[Column], pads: list[torch.Tensor], lengths: Sequence[int
     first    the way that the caller says, which is tried before all others
     """
     tokens, whole = columns[0]
-    fits = []
-    for rule in [*([first] if first else ()), *rules(lengths, len(tokens), sum(map(len, tokens)))]:
+    sizes = [len(own) for own in tokens]
+    known, fits = [*([first] if first else ()), *rules(lengths, len(tokens), sum(sizes))], []
+    for rule in known:
         if all(len(own) == len(row) and bool(torch.where(row >= 0, own == whole[row.clamp(min=0)], pad).all())
                for own, row, pad in zip(tokens, rule.rows, pads)) and len(whole):
             if first is not None and rule is first:
                 return Placed(first.rows, first.name)
             fits.append(rule)
     if fits:
-        best = min(fits, key=lambda rule: _wrong(rule.rows, columns))
-        return Placed(best.rows, best.name)
+        rule = min(fits, key=lambda rule: _wrong(rule.rows, columns))
+        return Placed(rule.rows, rule.name)
     unique, order = whole.sort()
     if len(unique) and bool((unique[1:] == unique[:-1]).any()):
-        return Placed(_searched(columns, pads), None)
+        best = min((_nearly(rule, columns[0], pads) for rule in known if [len(x) for x in rule.rows] == sizes),
+                   key=lambda near: _wrong(near.at, columns), default=None)
+        if best is not None and sum(int((at == FOREIGN).sum()) for at in best.at) * 20 <= sum(sizes):
+            return best
+        made = _searched(columns, pads)
+        if best is not None and _wrong(best.at, columns) <= _wrong(made, columns):
+            return best
+        return Placed(made, None)
     made = [_look_up(own, unique, order) for own in tokens]
     _tell_padding(made, pads, len(whole))
     return Placed(made, None)
+
+
+def _nearly(rule: Rule, tokens: Column, pads: list[torch.Tensor]) -> Placed:
+    """A way that some rows do not fit."""
+    return Placed([torch.where((at >= 0) & (own == tokens.whole[at.clamp(min=0)]), at,
+                               torch.where(pad, PADDING, FOREIGN))
+                   for at, own, pad in zip(rule.rows, tokens.held, pads)], rule.name)
 
 
 def _wrong(rows: list[torch.Tensor], columns: list[Column]) -> int:
