@@ -1,5 +1,8 @@
 """right_loaders.py: random batches as right loaders hand them to ranks: by rules of other projects, by their own
-functions where they run on a CPU, and by plans. Each function gives (Batch, what ranks get, what audit.batch is told)."""
+functions where they run on a CPU, and by plans.
+
+Each function gives (Batch, what ranks get, what audit.batch is told).
+"""
 from unittest import mock
 
 import torch

@@ -69,7 +69,8 @@ def batch(batch: Any, program: Any, group: Any = None, *, lengths: Any = None, g
     given    the whole batch before it is divided: its tokens, or a mapping as above. Labels may be shifted already, or
              be each token's own (what they equal decides). Without labels and loss_mask every token has the next one of
              its document as label. Numbers that are all different, as torch.arange(n), show most: then no token can be
-             taken for another. None: ranks are compared with each other alone
+             taken for another. With a group each process gives what it has read, and they are compared. None: labels
+             are compared with the tokens that ranks hold, where rows or positions say which these are
     fields   {name: values} of the whole batch, as Program.plan takes them
     rows     which tokens each rank should have: what audit.check takes, or a Plan. None: any way is right that has each
              token once
@@ -77,10 +78,10 @@ def batch(batch: Any, program: Any, group: Any = None, *, lengths: Any = None, g
     ignore   the label that the loss leaves out
     model_shifts   labels are each token's own, and the model shifts them within the rows that it gets, as those of
              transformers do with `labels`
-    pad      the number of tokens that rows are filled up with
+    pad      the number of the tokens that rows are filled up with, if attention_mask does not say which these are
 
-    Errors: E203 (wrong rows, or lengths that are not the plan's), E209 (no tokens, no lengths), E701 (no tensors, or of
-    other shapes), E706 (a plan of other ranks than the group's), those of Program.plan
+    Errors: E202 (no program), E203 (wrong rows, or lengths that are not the plan's), E209 (no tokens, no lengths), E701
+    (no tensors, or of other shapes), E706 (a plan of other ranks than the group's), those of Program.plan
     """
     names = names or {}
     if not isinstance(program, (Plan, Program)):

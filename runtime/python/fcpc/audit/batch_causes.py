@@ -62,8 +62,8 @@ def of_tokens(case: Loaded, kinds: set[str]) -> Iterator[str]:
             return
         others = [rank for rank, x in enumerate(at) if len(x) and bool((x == FOREIGN).all())]
         if others:
-            yield f"rank {others[0]} holds another batch: loaders are not seeded alike, or each rank is dealt samples " \
-                  "of its own"
+            yield f"rank {others[0]} holds another batch: loaders are not seeded alike, or each rank is dealt " \
+                  "samples of its own"
             return
     held = torch.cat(at)
     times = torch.bincount(held[held >= 0], minlength=len(every))
