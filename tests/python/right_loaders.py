@@ -49,6 +49,18 @@ def given_of(drawn, batch):
     return drawn.choice(options)
 
 
+def of_llama3(batch, rank):
+    """cu_seqlens of a rank whose keys are gathered from the begin of its first document on: ring-flash-attention's
+    llama3 rule, for a causal mask."""
+    side, cuts = len(batch.tokens) // batch.ranks, batch.cu_seqlens
+    begin, end = rank * side, (rank + 1) * side
+    inside = cuts[(cuts > begin) & (cuts < end)]
+    first = int(cuts[cuts <= begin].max()) if side else 0
+    q, k = (torch.cat([torch.tensor([low]), inside, torch.tensor([end])]) for low in (begin, first))
+    return {"cu_seqlens": None, "max_seqlen": None, "cu_seqlens_q": q - begin, "cu_seqlens_k": k - first,
+            "max_seqlen_q": q.diff().max(), "max_seqlen_k": k.diff().max()}
+
+
 def by_a_rule(drawn):
     """One of the rules of other projects, written in faulty_loaders.py from what they document."""
     way = drawn.choice(list(loaders.WAYS))
@@ -57,6 +69,8 @@ def by_a_rule(drawn):
     count = {} if drawn.random() < 0.5 else {"num_items_in_batch": (batch.labels != IGNORE).sum()}
     made = [{**x, **count, "cu_seqlens": batch.cu_seqlens.int(), "max_seqlen": max(batch.lengths)}
             for x in batch.parts(loaders.WAYS[way](batch), **more)]
+    if way == "contiguous" and drawn.random() < 0.5:
+        made = [{**x, **of_llama3(batch, rank)} for rank, x in enumerate(made)]
     if more["loss_mask"] is not None and drawn.random() < 0.3:
         for x in made:
             x.pop("labels")
@@ -100,6 +114,8 @@ def filled_up(drawn):
                      "position_ids": torch.where(real, batch.positions[own], 0)})
         if drawn.random() < 0.5:
             made[-1].pop("attention_mask")
+        padded = [-(-n // unit) * unit for n in batch.lengths]
+        made[-1].update(cu_seqlens_q=batch.cu_seqlens, cu_seqlens_q_padded=torch.tensor([0, *padded]).cumsum(0))
     return batch, made, {"given": given_of(drawn, batch), "pad": PAD}
 
 

@@ -93,7 +93,7 @@ def batch(batch: Any, program: Any, group: Any = None, *, lengths: Any = None, g
     held, digests = _gather(batch, group, mine)
     if len(set(digests)) > 1:  # all compare with that of rank 0
         first_of_all = [given, lengths, fields]
-        torch.distributed.broadcast_object_list(first_of_all, group=group, group_src=0)
+        torch.distributed.broadcast_object_list(first_of_all, torch.distributed.get_global_rank(group, 0), group)
         given, lengths, fields = first_of_all
     whole, plan = _whole(program, lengths, given, fields, names)
     if rows is None and plan is not None:
@@ -430,6 +430,13 @@ class _Checker:
             held = torch.where(at >= 0, number[at.clamp(min=0)], -1) if self.count else at
             cuts = (held[1:] != held[:-1]).nonzero()[:, 0] + 1
             local = torch.cat([torch.tensor([0]), cuts, torch.tensor([len(held)])])
+            # Of keys that a rank gathers: from the begin of the first row's document on, and perhaps to the last's end.
+            own = [local]
+            if len(at) and at[0] >= 0 and at[-1] >= 0:
+                starts = torch.where(begins, torch.arange(self.count), 0).cummax(0).values
+                keys = torch.cat([local[:1], local[1:] + (at[0] - starts[at[0]])])
+                end = documents[torch.searchsorted(documents, at[-1], right=True)]
+                own += [keys, torch.cat([keys[:-1], keys[-1:] + (end - at[-1] - 1)])]
             for name, said in x.said.items():
                 if name in MAX_SEQLEN:
                     least = int(documents.diff().max()) if self.count else 0
@@ -440,9 +447,10 @@ class _Checker:
                                       1, ranks)
                         return
                     continue
-                fits = [torch.equal(said, y) or torch.equal(said, torch.cat([y, torch.tensor([self.total])]))
-                        for y in right]
-                if not any(fits) and not torch.equal(said, local):
+                asked_for = [*right, *(torch.cat([y, torch.tensor([self.total])]) for y in right),
+                             *own[:3 if "k" in name else 1]]
+                once = said.unique_consecutive()  # sequences of no tokens have the same number twice
+                if not any(torch.equal(once, y.unique_consecutive()) for y in asked_for):
                     yield Finding(name, f"rank {rank} has {name} {_shortly(said)}; of the whole batch they are "
                                   f"{_shortly(documents)}, and of its own rows {_shortly(local)}", 1, ranks)
                     return

@@ -248,7 +248,11 @@ def add_given(whole: Whole, given: Any, names: Mapping[str, str], ignore: int) -
     if labels is not None:
         labels = torch.where(labels == ignore, NONE, labels)
         some = labels != NONE
-        if found["labels"][0] != "shift_labels" and torch.equal(labels[some], whole.tokens[some]):
+        own = torch.equal(labels[some], whole.tokens[some])
+        inside = some & (whole.following >= 0)
+        if own and torch.equal(labels[inside], whole.tokens[whole.following[inside]]):  # equal tokens: both would fit
+            own = bool((some & (whole.following < 0)).any())
+        if own and found["labels"][0] != "shift_labels":
             whole.own = labels
         else:
             whole.want = labels
