@@ -16,6 +16,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # Whole files first, so that transformers is not even loaded.
 LONG = ("test_agent", "test_hf", "test_loops", "test_trainer", "test_types",
         "test_audit.Right.test_many_programs",
+        "test_audit_batch.Groups.test_torchtitan",
+        "test_audit_batch.Groups.test_transformers",
+        "test_audit_batch.Right.test_many_batches",
         "test_audit_others.Command.test_torchrun_and_a_program",  # it loads PyTorch in three processes
         "test_audit_others.Others.test_deepspeed",
         "test_audit_others.Others.test_many_of_torch",

@@ -1,7 +1,7 @@
 """faulty_loaders.py: what loaders hand each rank of a batch, right ones and ones with a fault.
 
-Each is a function of a `Batch` that gives the list of what the ranks get, as `audit.batch` takes it without a group. The
-faults are ours; each says what public bug it is like. Nothing here uses fcpc.
+Each is a function of a `Batch` that gives the list of what the ranks get, as `audit.batch` takes it without a group.
+The faults are ours; each says what public bug it is like. Nothing here uses fcpc.
 """
 import torch
 
@@ -212,6 +212,13 @@ def cu_seqlens_of_local_positions(batch):
         begin = x["position_ids"][:1]
         x["cu_seqlens"] = torch.cat([begin, first[first > 0] + begin, begin + len(x["tokens"])])
     return made
+
+
+def cu_seqlens_divided(batch):
+    """Each tensor of the batch is divided, cu_seqlens too: Megatron-core's get_batch_on_this_cp_rank does so, where
+    their number allows it."""
+    parts = batch.cu_seqlens.chunk(batch.ranks)
+    return [{**x, "cu_seqlens": parts[rank % len(parts)]} for rank, x in enumerate(batch.parts(zigzag(batch)))]
 
 
 PAD = 7

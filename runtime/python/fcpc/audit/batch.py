@@ -1,17 +1,18 @@
 """batch.py: compares what a loader hands each rank with what a program says of the whole batch."""
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import torch
 
 from ..batches import Lengths
 from ..errors import Error
 from ..plan import Plan
-from .batch_causes import LOCAL_POSITIONS, Loaded, causes_of
+from ..program import Program
+from .batch_causes import LOCAL_POSITIONS, SHIFTED, Loaded, causes_of
 from .definition import plan_of
 from .loaded import (MAX_SEQLEN, NONE, Held, Whole, add_given, digest_of, finish, held_of, lengths_of, whole_of)
-from .placed import FOREIGN, PADDING, Placed, Rule, place, rules
+from .placed import FOREIGN, PADDING, Column, Placed, Rule, place, rules
 from .probe import Rows, order_of
 from .report import Finding, Report
 
@@ -68,7 +69,8 @@ def batch(batch: Any, program: Any, group: Any = None, *, lengths: Any = None, g
     given    the whole batch before it is divided: its tokens, or a mapping as above. Labels may be shifted already, or
              be each token's own (what they equal decides). Without labels and loss_mask every token has the next one of
              its document as label. Numbers that are all different, as torch.arange(n), show most: then no token can be
-             taken for another. None: ranks are compared with each other alone
+             taken for another. With a group each process gives what it has read, and they are compared. None: labels
+             are compared with the tokens that ranks hold, where rows or positions say which these are
     fields   {name: values} of the whole batch, as Program.plan takes them
     rows     which tokens each rank should have: what audit.check takes, or a Plan. None: any way is right that has each
              token once
@@ -76,13 +78,23 @@ def batch(batch: Any, program: Any, group: Any = None, *, lengths: Any = None, g
     ignore   the label that the loss leaves out
     model_shifts   labels are each token's own, and the model shifts them within the rows that it gets, as those of
              transformers do with `labels`
-    pad      the number of tokens that rows are filled up with
+    pad      the number of the tokens that rows are filled up with, if attention_mask does not say which these are
 
-    Errors: E203 (wrong rows, or lengths that are not the plan's), E209 (no tokens, no lengths), E701 (no tensors, or of
-    other shapes), E706 (a plan of other ranks than the group's), those of Program.plan
+    Errors: E202 (no program), E203 (wrong rows, or lengths that are not the plan's), E209 (no tokens, no lengths), E701
+    (no tensors, or of other shapes), E706 (a plan of other ranks than the group's), those of Program.plan
     """
     names = names or {}
-    held, digests = _gather(batch, group, names, ignore, model_shifts, pad, digest_of(given, lengths, fields))
+    if not isinstance(program, (Plan, Program)):
+        raise Error("E202", f"audit.batch: an fcpc.Program or a Plan is expected, and this is a "
+                            f"{type(program).__name__}")
+
+    def mine(one: Any) -> tuple[Held, str]:
+        return held_of(one, names, ignore, model_shifts, pad), digest_of(given, lengths, fields)
+    held, digests = _gather(batch, group, mine)
+    if len(set(digests)) > 1:  # all compare with that of rank 0
+        first_of_all = [given, lengths, fields]
+        torch.distributed.broadcast_object_list(first_of_all, torch.distributed.get_global_rank(group, 0), group)
+        given, lengths, fields = first_of_all
     whole, plan = _whole(program, lengths, given, fields, names)
     if rows is None and plan is not None:
         rows = plan
@@ -97,24 +109,23 @@ def batch(batch: Any, program: Any, group: Any = None, *, lengths: Any = None, g
                                                order_of(rows, len(whole.place), len(held)))
     if given is not None:
         add_given(whole, given, names, ignore)
-    checker = _Checker(held, whole, first, given is not None, ignore)
+    checker = _Checker(held, whole, first, given is not None)
     found = [] if len(set(digests)) == 1 else [_other_given(digests)]
     return checker.report(found)
 
 
-def _gather(batch: Any, group: Any, names: Mapping[str, str], ignore: int, model_shifts: bool, pad: int | None,
-            digest: str) -> tuple[list[Held], list[str]]:
+def _gather(batch: Any, group: Any, read: Callable[[Any], tuple[Held, str]]) -> tuple[list[Held], list[str]]:
     """What all ranks hold, and their digests of the whole batch. An error of one rank is raised on all of them."""
     if group is None:
-        every = list(batch) if isinstance(batch, (list, tuple)) else [batch]
-        return [held_of(x, names, ignore, model_shifts, pad) for x in every], [digest] * len(every)
-    mine: Any
-    try:
-        mine = held_of(batch, names, ignore, model_shifts, pad), digest
-    except Error as error:
-        mine = error.code, error.message
-    parts: list[Any] = [None] * group.size()
-    torch.distributed.all_gather_object(parts, mine, group=group)
+        parts: list[Any] = [read(x) for x in (batch if isinstance(batch, (list, tuple)) else [batch])]
+    else:
+        mine: Any
+        try:
+            mine = read(batch)
+        except Error as error:
+            mine = error.code, error.message
+        parts = [None] * group.size()
+        torch.distributed.all_gather_object(parts, mine, group=group)
     for rank, part in enumerate(parts):
         if isinstance(part[0], str):
             raise Error(part[0], f"{part[1]} (rank {rank})")
@@ -155,8 +166,8 @@ def _other_given(digests: list[str]) -> Finding:
 class _Checker:
     """Compares what ranks hold with the whole batch."""
 
-    def __init__(self, held: list[Held], whole: Whole, first: Rule | None, given: bool, ignore: int) -> None:
-        self.held, self.whole, self.first, self.given, self.ignore = held, whole, first, given, ignore
+    def __init__(self, held: list[Held], whole: Whole, first: Rule | None, given: bool) -> None:
+        self.held, self.whole, self.first, self.given = held, whole, first, given
         self.unchecked: list[str] = []
         self.tokens = all(x.tokens is not None for x in held)
         self.count, self.total = len(whole.place), sum(x.count for x in held)
@@ -179,8 +190,12 @@ class _Checker:
         if any(x.kind == "given" for x in found):
             causes.insert(0, "ranks have read different batches: their loaders are not seeded alike, or each rank is "
                              "dealt samples of its own")
-        if not self.given and [x.kind for x in found] == ["label_lost"] and not causes:
-            self.unchecked.append(f"{found.pop().count} labels are left out: without given, nothing says which count")
+        if not self.given and [x.kind for x in found] == ["label_lost"]:  # without given, nothing says which count
+            causes = [x for x in causes if x.startswith(SHIFTED) and found[0].count < sum(
+                int(held.counted.sum()) for held in self.held)]
+            if not causes:
+                self.unchecked.append(f"{found.pop().count} labels are left out: without given, nothing says which "
+                                      "count")
         self._absent()
         has_labels = all(x.labels is not None or x.loss_mask is not None for x in self.held)
         return BatchReport(found, causes, [int(x.counted.sum()) for x in self.held] if has_labels else [],
@@ -190,14 +205,15 @@ class _Checker:
         for our, name in (("positions", "positions"), ("labels", "labels"), ("loss_mask", "loss_mask"),
                           ("divisor", "what the loss is divided by")):
             without = [r for r, x in enumerate(self.held) if getattr(x, our) is None]
-            if without and not any(our in name for x in self.held for name in x.undivided):
+            without = [r for r in without if our not in self.held[r].undivided]
+            if without:
                 who = "the batch has none" if len(without) == len(self.held) else f"rank {without[0]} has none"
                 self.unchecked.append(f"{name}: {who}")
         for name in sorted({name for x in self.held for name in x.unread}):
             self.unchecked.append(f"{name}: it is read by no check")
 
     def _shapes(self) -> Iterator[Finding]:
-        wrong = [(rank, name, size) for rank, x in enumerate(self.held) for name, size in x.undivided.items()]
+        wrong = [(rank, name, size) for rank, x in enumerate(self.held) for name, size in x.undivided.values()]
         if wrong:
             rank, name, size = wrong[0]
             yield Finding("shape", f"rank {rank}'s {name} has {size} numbers, and it has {self.held[rank].count} rows",
@@ -218,8 +234,17 @@ class _Checker:
                     whole.tokens[at[at >= 0]] = x.tokens[at >= 0]
                 finish(whole, True)
             return Placed(rule.rows, rule.name)
-        return place([x.tokens for x in self.held if x.tokens is not None], self.pads, whole.tokens, whole.lengths,
-                     first, self._wrong)
+        columns = [Column([x.tokens for x in self.held if x.tokens is not None], whole.tokens)]
+        if all(x.positions is not None for x in self.held):
+            columns.append(Column([x.positions for x in self.held if x.positions is not None], whole.positions))
+        labels = [x.effective for x in self.held]
+        if whole.want is not None and all(x is not None for x in labels):
+            columns.append(Column([x for x in labels if x is not None], whole.want))
+        placed = place(columns, self.pads, whole.lengths, first)
+        if placed.rule is None and len(whole.tokens.unique()) < self.count:
+            self.unchecked.append("which of the tokens with the same number a row is: that with which least is wrong "
+                                  "is taken; numbers that are all different leave no doubt, or rows=")
+        return placed
 
     def _by_positions(self) -> Rule | None:
         """The known way to divide the batch that gives the positions which the ranks hold."""
@@ -233,14 +258,6 @@ class _Checker:
         """How many positions are wrong if rows are these tokens."""
         return sum(int((x.positions != self.whole.positions[at.clamp(min=0)])[at >= 0].sum())
                    for x, at in zip(self.held, rows) if x.positions is not None)
-
-    def _wrong(self, rows: list[torch.Tensor]) -> int:
-        wrong = self._astray(rows)
-        if self.whole.want is not None:
-            for x, at in zip(self.held, rows):
-                if x.labels is not None:
-                    wrong += int((x.labels != self.whole.want[at.clamp(min=0)])[(at >= 0) & x.counted].sum())
-        return wrong
 
     def _row(self, rank: int, row: int, at: torch.Tensor) -> str:
         token = int(at[row])
@@ -260,19 +277,17 @@ class _Checker:
         elif sum(real) != self.count:
             yield Finding("rows", f"ranks have {sum(real)} tokens together, and the batch has {self.count}",
                           abs(sum(real) - self.count), self.count)
-        if self.tokens is False or all(x.positions is None for x in self.held):
+        elif all(x.positions is None for x in self.held):
             raise Error("E209", "audit.batch: nothing says which token is on which rank: given=, rows=, or positions "
                                 "in the batch")
         if sum(real) == self.count and all(x.positions is not None for x in self.held):
-            have, want = (torch.bincount(x, minlength=self.count) for x in (torch.cat(
-                [x.positions[~pad] for x, pad in zip(self.held, self.pads) if x.positions is not None]).clamp(min=0),
-                self.whole.positions))
-            both = max(len(have), len(want))
-            have, want = (torch.nn.functional.pad(x, (0, both - len(x))) for x in (have, want))
-            if not torch.equal(have, want):
-                at = int((have != want).nonzero()[0])
-                yield Finding("position", f"{int(have[at])} tokens have position {at}; by the program {int(want[at])} "
-                              "have it", int((have - want).clamp(min=0).sum()), self.count)
+            held = torch.cat([x.positions[~pad] for x, pad in zip(self.held, self.pads) if x.positions is not None])
+            most = int(max(held.max(), self.whole.positions.max())) + 1 if self.count else 0
+            times, due = (torch.bincount(x.clamp(min=0), minlength=most) for x in (held, self.whole.positions))
+            if not torch.equal(times, due):
+                at = int((times != due).nonzero()[0])
+                yield Finding("position", f"{int(times[at])} tokens have position {at}; by the program {int(due[at])} "
+                              "have it", int((times - due).clamp(min=0).sum()), self.count)
         self.unchecked.append("labels, and which token is on which rank: nothing says it: given=, or rows=")
 
     def _order(self, placed: Placed) -> Iterator[Finding]:
@@ -311,8 +326,11 @@ class _Checker:
             rank, row = foreign[0]
             own = self.held[rank].tokens
             assert own is not None
-            yield Finding("token_foreign", f"row {row} of rank {rank} has number {int(own[row])}, which no token of "
-                          "the batch has; of padding, pad= says so", len(foreign), self.total)
+            number = int(own[row])
+            has = self.whole.tokens is not None and bool((self.whole.tokens == number).any())
+            said = "and no token with that number belongs there" if has else "which no token of the batch has"
+            yield Finding("token_foreign", f"row {row} of rank {rank} has number {number}, {said}; of padding, pad= "
+                          "says so", len(foreign), self.total)
 
     # --- positions and labels -----------------------------------------------------------------------------------------
 
@@ -324,9 +342,10 @@ class _Checker:
                 return
 
     def _positions(self, placed: list[torch.Tensor]) -> Iterator[Finding]:
-        want = self.whole.positions
+        want, real = self.whole.positions, self.whole.real
+        real = torch.ones(self.count, dtype=torch.bool) if real is None else real
         wrong = [torch.zeros(0, dtype=torch.bool) if x.positions is None else
-                 (x.positions != want[at.clamp(min=0)]) & (at >= 0) if self.count else at >= 0
+                 (x.positions != want[at.clamp(min=0)]) & (at >= 0) & real[at.clamp(min=0)] if self.count else at >= 0
                  for x, at in zip(self.held, placed)]
 
         def say(rank: int, row: int) -> str:
@@ -411,19 +430,27 @@ class _Checker:
             held = torch.where(at >= 0, number[at.clamp(min=0)], -1) if self.count else at
             cuts = (held[1:] != held[:-1]).nonzero()[:, 0] + 1
             local = torch.cat([torch.tensor([0]), cuts, torch.tensor([len(held)])])
+            # Of keys that a rank gathers: from the begin of the first row's document on, and perhaps to the last's end.
+            own = [local]
+            if len(at) and at[0] >= 0 and at[-1] >= 0:
+                starts = torch.where(begins, torch.arange(self.count), 0).cummax(0).values
+                keys = torch.cat([local[:1], local[1:] + (at[0] - starts[at[0]])])
+                end = documents[torch.searchsorted(documents, at[-1], right=True)]
+                own += [keys, torch.cat([keys[:-1], keys[-1:] + (end - at[-1] - 1)])]
             for name, said in x.said.items():
                 if name in MAX_SEQLEN:
-                    most = int(sequences.diff().max()) if len(whole.lengths) else 0
                     least = int(documents.diff().max()) if self.count else 0
-                    own = int(local.diff().max())
-                    if said.numel() != 1 or int(said[0]) < min(least, own, most):
+                    asked = min([least, *(int(y.diff().max()) for key, y in x.said.items()
+                                          if key not in MAX_SEQLEN and y.numel() > 1)])
+                    if said.numel() != 1 or int(said[0]) < asked:
                         yield Finding(name, f"rank {rank} has {name} {said.tolist()}, and a document of {least} tokens",
                                       1, ranks)
                         return
                     continue
-                fits = [torch.equal(said, y) or torch.equal(said, torch.cat([y, torch.tensor([self.total])]))
-                        for y in right]
-                if not any(fits) and not torch.equal(said, local):
+                asked_for = [*right, *(torch.cat([y, torch.tensor([self.total])]) for y in right),
+                             *own[:3 if "k" in name else 1]]
+                once = said.unique_consecutive()  # sequences of no tokens have the same number twice
+                if not any(torch.equal(once, y.unique_consecutive()) for y in asked_for):
                     yield Finding(name, f"rank {rank} has {name} {_shortly(said)}; of the whole batch they are "
                                   f"{_shortly(documents)}, and of its own rows {_shortly(local)}", 1, ranks)
                     return

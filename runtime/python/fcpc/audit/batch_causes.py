@@ -14,6 +14,7 @@ from .loaded import NONE, Held, Whole, shifted_rows
 from .placed import FOREIGN, PADDING, Rule, rules
 from .report import Finding
 
+SHIFTED = "labels shifted after the division"
 LOCAL_POSITIONS = "positions restart on each rank: they count its own rows"
 Guess = Iterator[Tuple[str, "list[torch.Tensor]"]]
 
@@ -40,7 +41,8 @@ class Loaded:
         sizes = [len(at) for at in self.at]
         for rule in [*rules(self.whole.lengths, self.ranks, sum(sizes)), *([self.first] if self.first else [])]:
             if [len(x) for x in rule.rows] == sizes:
-                yield rule
+                if not all(torch.equal(a, b) for a, b in zip(rule.rows, self.at)):
+                    yield rule
         for step in range(1, self.ranks):
             moved = [self.at[(rank + step) % self.ranks] for rank in range(self.ranks)]
             if [len(x) for x in moved] == sizes:
@@ -60,11 +62,19 @@ def of_tokens(case: Loaded, kinds: set[str]) -> Iterator[str]:
             return
         others = [rank for rank, x in enumerate(at) if len(x) and bool((x == FOREIGN).all())]
         if others:
-            yield f"rank {others[0]} holds another batch: loaders are not seeded alike, or each rank is dealt samples " \
-                  "of its own"
+            yield f"rank {others[0]} holds another batch: loaders are not seeded alike, or each rank is dealt " \
+                  "samples of its own"
             return
     held = torch.cat(at)
     times = torch.bincount(held[held >= 0], minlength=len(every))
+    surplus: list[int] = []
+    for x, rows in zip(case.held, at):
+        again = (rows == FOREIGN) | (rows >= 0) & (times[rows.clamp(min=0)] > 1) if len(times) else rows == FOREIGN
+        again &= ~x.counted if x.labels is not None or x.loss_mask is not None else again
+        surplus += x.tokens[again].tolist() if x.tokens is not None else []
+    if len(set(surplus)) == 1 and len(surplus) >= len(held) - len(every) > 0 and not (held == PADDING).any():
+        yield f"rows are filled up with number {surplus[0]}, it seems: say pad={surplus[0]}, or give attention_mask, " \
+              "and they are padding"
     if "token_lost" in kinds and "token_twice" not in kinds:
         lost, from_end = times == 0, torch.tensor(whole.lengths).repeat_interleave(torch.tensor(whole.lengths))
         tail = from_end - whole.place  # 1: the last of its sequence
@@ -83,11 +93,10 @@ def of_tokens(case: Loaded, kinds: set[str]) -> Iterator[str]:
 
 def of_order(case: Loaded, kinds: set[str]) -> Iterator[str]:
     """Rows in another order than the caller says."""
-    if "order" in kinds:
-        for rule in case.orders():
-            if all(torch.equal(a, b) for a, b in zip(rule.rows, case.at)):
-                assert case.first is not None
-                yield f"another order of tokens: they are {rule.name}, and not {case.first.name}"
+    for rule in rules(case.whole.lengths, case.ranks, sum(map(len, case.at))) if "order" in kinds else ():
+        if all(len(a) == len(b) and torch.equal(a, b) for a, b in zip(rule.rows, case.at)) and case.first is not None:
+            yield f"another order of tokens: they are {rule.name}, and not {case.first.name}"
+            break
 
 
 def _within(case: Loaded, number: torch.Tensor) -> list[torch.Tensor]:
@@ -141,7 +150,7 @@ def labels(case: Loaded) -> Guess:
     for own in sources[:1 if torch.equal(*sources) else 2]:
         mine = case.of(own)
         shifted = [shifted_rows(x, held.columns) for x, held in zip(mine, case.held)]
-        name = "labels shifted after the division: each rank shifts its own rows, so "
+        name = f"{SHIFTED}: each rank shifts its own rows, so "
         yield name + "the last row of each part has lost its label. Shift the whole batch before it is divided", shifted
         yield name + "the last row of each part has the rank's first label. Shift the whole batch before it is " \
             "divided", [x.roll(-1) for x in mine]
@@ -207,11 +216,15 @@ def of_numbers(case: Loaded, kinds: set[str]) -> Iterator[str]:
     """cu_seqlens, and what the loss is divided by."""
     if any(kind.startswith("cu_seq") for kind in kinds):
         said = [x for held in case.held for name, x in held.said.items() if name.startswith("cu_seq")]
-        if any(len(x) and int(x[0]) != 0 for x in said):
+        every = torch.tensor([0, *case.whole.lengths]).cumsum(0)
+        rows = max(held.count for held in case.held)
+        if all(len(x) < len(every) and bool(torch.isin(x, every).all()) for x in said):
+            yield "cu_seqlens are divided as if they were tokens: each rank has some of its numbers"
+        elif any(len(x) and int(x[0]) != 0 for x in said):
             yield "cu_seqlens are made of positions on a rank whose first token is not the first of its document: " \
                   "they do not begin with 0"
-        elif any(len(x) and int(x[-1]) > sum(held.count for held in case.held) for x in said):
-            yield "cu_seqlens go on behind the batch: lengths are those of another batch, or of ranks times the batch"
+        elif case.ranks > 1 and all(len(x) and int(x[-1]) > rows * case.ranks for x in said):
+            yield "cu_seqlens go on behind the batch: they are of another batch, or of ranks times the batch"
     if "divisor" in kinds and case.whole.want is not None:
         whole, total = case.whole, int((case.whole.want != NONE).sum())
         own = [int(x.counted.sum()) for x in case.held]
@@ -235,9 +248,9 @@ def causes_of(case: Loaded, found: list[Finding]) -> list[str]:
     """The causes that fit what was seen, the likeliest first: at most three of each kind of fault."""
     kinds = {x.kind for x in found}
     made = list(of_tokens(case, kinds)) if kinds & {"token_lost", "token_twice", "token_foreign"} else []
-    made += list(of_order(case, kinds))[:1]
+    made += list(of_order(case, kinds))
     made += [f"not divided: {name} has the numbers of the whole batch" for name in sorted(
-        {name for x in case.held for name, size in x.undivided.items() if size == len(case.whole.place)})]
+        {name for x in case.held for name, size in x.undivided.values() if size == len(case.whole.place)})]
     real = [at >= 0 for at in case.at]
     if "position" in kinds:
         of = [x.positions if x.positions is not None else want

@@ -36,7 +36,7 @@ class Held:
     own        the labels before a model shifts them; None: they come shifted
     pads       bool: which rows may be padding; None: nothing says so
     said       cu_seqlens and max_seqlen by their names
-    undivided  {name: how many numbers it has} of what has another number of rows than tokens
+    undivided  {ours: (its name, how many numbers it has)} of what has another number of rows than tokens
     unread     names of the batch that are not checked
     """
     tokens: torch.Tensor | None
@@ -49,7 +49,7 @@ class Held:
     pads: torch.Tensor | None = None
     divisor: float | None = None
     said: dict[str, torch.Tensor] = field(default_factory=dict)
-    undivided: dict[str, int] = field(default_factory=dict)
+    undivided: dict[str, tuple[str, int]] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
 
     @property
@@ -61,6 +61,11 @@ class Held:
         if self.loss_mask is not None:
             made &= self.loss_mask != 0
         return made
+
+    @property
+    def effective(self) -> torch.Tensor | None:
+        """The labels that the loss counts, and NONE for the others."""
+        return None if self.labels is None else torch.where(self.counted, self.labels, NONE)
 
 
 @dataclass
@@ -76,6 +81,7 @@ class Whole:
     weight     float64: the loss mask; None: there is none
     counts_all which labels count was not said, so all that have a next token do
     crossing   how many of given's own labels cross documents
+    real       bool: which tokens are no padding of given's own
     """
     lengths: tuple[int, ...]
     sequence: torch.Tensor
@@ -88,6 +94,7 @@ class Whole:
     weight: torch.Tensor | None = None
     counts_all: bool = True
     crossing: int = 0
+    real: torch.Tensor | None = None
 
     def name(self, token: int) -> str:
         """"token 37 of sequence 2"."""
@@ -107,7 +114,7 @@ def _found(batch: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, tupl
     """{our name: (its name in the batch, what it is)}."""
     made = {}
     for our, theirs in NAMES.items():
-        for name in (names[our],) if our in names else theirs:
+        for name in (*([names[our]] if our in names else []), *theirs):
             if batch.get(name) is not None:
                 made[our] = name, batch[name]
                 break
@@ -138,7 +145,10 @@ def held_of(batch: Any, names: Mapping[str, str], ignore: int, model_shifts: boo
             return None
         x = tensor_of(*found[our])
         if x.numel() != made.count:
-            made.undivided[found[our][0]] = x.numel()
+            if our == "positions" and x.dim() > 1 and x.shape[0] == 3 and x[0].numel() == made.count:
+                made.unread.append(f"{found[our][0]} of three planes")
+            else:
+                made.undivided[our] = found[our][0], x.numel()
             return None
         return x.reshape(-1)
     for our in "tokens", "positions", "labels":
@@ -167,7 +177,9 @@ def held_of(batch: Any, names: Mapping[str, str], ignore: int, model_shifts: boo
         if batch.get(name) is not None:
             made.said[name] = _whole_numbers(name, tensor_of(name, batch[name])).reshape(-1)
     known = {name for name, _ in found.values()} | set(made.said)
-    made.unread = [str(name) for name in batch if name not in known and batch[name] is not None]
+    if found.get("labels", ("",))[0] == "shift_labels":
+        known.add("labels")
+    made.unread += [str(name) for name in batch if name not in known and batch[name] is not None]
     if "attention_mask" in found and tensor_of(*found["attention_mask"]).numel() != made.count:
         made.unread.append(found["attention_mask"][0])
     return made
@@ -222,7 +234,7 @@ def add_given(whole: Whole, given: Any, names: Mapping[str, str], ignore: int) -
     packed = len(shape) < 2 or shape[0] == 1
     count, read = len(whole.place), {}
     for our, (name, x) in found.items():
-        if our in ("tokens", "positions", "labels", "loss_mask"):
+        if our != "divisor":
             x = tensor_of(name, x)
             if x.numel() != count:
                 raise Error("E701", f"audit.batch: given's {name} has {x.numel()} numbers, and the program's batch "
@@ -231,10 +243,16 @@ def add_given(whole: Whole, given: Any, names: Mapping[str, str], ignore: int) -
     whole.tokens, whole.weight = read["tokens"], read.get("loss_mask")
     whole.positions = read.get("positions", whole.positions)
     labels = read.get("labels")
+    if "attention_mask" in read:
+        whole.real = read["attention_mask"] != 0
     if labels is not None:
         labels = torch.where(labels == ignore, NONE, labels)
         some = labels != NONE
-        if found["labels"][0] != "shift_labels" and torch.equal(labels[some], whole.tokens[some]):
+        own = torch.equal(labels[some], whole.tokens[some])
+        inside = some & (whole.following >= 0)
+        if own and torch.equal(labels[inside], whole.tokens[whole.following[inside]]):  # equal tokens: both would fit
+            own = bool((some & (whole.following < 0)).any())
+        if own and found["labels"][0] != "shift_labels":
             whole.own = labels
         else:
             whole.want = labels
@@ -251,7 +269,7 @@ def finish(whole: Whole, packed: bool) -> None:
     after, last = whole.following.clamp(min=0), whole.following < 0
     if whole.want is None:
         if whole.own is None:
-            whole.own = whole.tokens
+            whole.own = whole.tokens if whole.real is None else torch.where(whole.real, whole.tokens, NONE)
         whole.want = torch.where(last, NONE, whole.own[after])
     else:
         whole.own = torch.full_like(whole.want, NONE)  # those of first tokens are not known

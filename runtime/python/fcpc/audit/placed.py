@@ -73,39 +73,86 @@ def rules(lengths: Sequence[int], ranks: int, total: int) -> Iterator[Rule]:
                 yield Rule(f"{name} within each sequence{said}", [torch.cat(own) for own in zip(*parts)])
 
 
-def place(tokens: list[torch.Tensor], pads: list[torch.Tensor], whole: torch.Tensor, lengths: Sequence[int],
-          first: Rule | None, wrong: Callable[[list[torch.Tensor]], int]) -> Placed:
+class Column(NamedTuple):
+    """Numbers that rows have: those of each rank's rows, and those of the batch's tokens, int64."""
+    held: list[torch.Tensor]
+    whole: torch.Tensor
+
+
+def place(columns: list[Column], pads: list[torch.Tensor], lengths: Sequence[int], first: Rule | None) -> Placed:
     """Which token each row is.
 
-    tokens   for each rank, the numbers of its rows, int64
+    columns  the numbers of tokens; behind them others, such as positions and labels. Where tokens have the same numbers
+             and several places are possible, those are taken at which least of the others is wrong
     pads     for each rank, bool: which rows may be padding
-    whole    int64 [tokens]: the numbers of the batch
     first    the way that the caller says, which is tried before all others
-    wrong    a function of the tokens of each rank that says how much else would then be wrong. Where tokens have the
-             same numbers and several ways fit, the one with the least is taken
     """
-    fits = []
-    for rule in [*([first] if first else ()), *rules(lengths, len(tokens), sum(map(len, tokens)))]:
+    tokens, whole = columns[0]
+    sizes = [len(own) for own in tokens]
+    known, fits = [*([first] if first else ()), *rules(lengths, len(tokens), sum(sizes))], []
+    for rule in known:
         if all(len(own) == len(row) and bool(torch.where(row >= 0, own == whole[row.clamp(min=0)], pad).all())
                for own, row, pad in zip(tokens, rule.rows, pads)) and len(whole):
             if first is not None and rule is first:
                 return Placed(first.rows, first.name)
             fits.append(rule)
+    if fits:
+        rule = min(fits, key=lambda rule: _wrong(rule.rows, columns))
+        return Placed(rule.rows, rule.name)
     unique, order = whole.sort()
-    looked_up = not len(unique) or not bool((unique[1:] == unique[:-1]).any())
-    if fits and not looked_up:
-        best = min(fits, key=lambda rule: wrong(rule.rows))
-        return Placed(best.rows, best.name)
-    if looked_up:
-        made = [_look_up(own, unique, order) for own in tokens]
-    else:
-        held: set[int] = set()
-        made = [_runs(own.tolist(), whole.tolist(), held) for own in tokens]
-        _share_out(made, whole)
-    made = [torch.where((at == FOREIGN) & pad, PADDING, at) for at, pad in zip(made, pads)]
-    _take_back(made, pads, len(whole))
-    name = next((rule.name for rule in fits if all(torch.equal(a, b) for a, b in zip(rule.rows, made))), None)
-    return Placed(made, name)
+    if len(unique) and bool((unique[1:] == unique[:-1]).any()):
+        best = min((_nearly(rule, columns[0], pads) for rule in known if [len(x) for x in rule.rows] == sizes),
+                   key=lambda near: _wrong(near.at, columns), default=None)
+        if best is not None and sum(int((at == FOREIGN).sum()) for at in best.at) * 20 <= sum(sizes):
+            return best
+        made = _searched(columns, pads)
+        if best is not None and _wrong(best.at, columns) <= _wrong(made, columns):
+            return best
+        return Placed(made, None)
+    made = [_look_up(own, unique, order) for own in tokens]
+    _tell_padding(made, pads, len(whole))
+    return Placed(made, None)
+
+
+def _nearly(rule: Rule, tokens: Column, pads: list[torch.Tensor]) -> Placed:
+    """A way that some rows do not fit."""
+    return Placed([torch.where((at >= 0) & (own == tokens.whole[at.clamp(min=0)]), at,
+                               torch.where(pad, PADDING, FOREIGN))
+                   for at, own, pad in zip(rule.rows, tokens.held, pads)], rule.name)
+
+
+def _wrong(rows: list[torch.Tensor], columns: list[Column]) -> int:
+    """How many numbers would be wrong if rows are these tokens, and how many tokens are not there once."""
+    wrong = sum(int((own != column.whole[at.clamp(min=0)])[at >= 0].sum())
+                for column in columns for own, at in zip(column.held, rows))
+    held = torch.cat(rows)
+    times = torch.bincount(held[held >= 0], minlength=len(columns[0].whole))
+    return wrong + int((times != 1).sum() + (held == FOREIGN).sum())
+
+
+def _searched(columns: list[Column], pads: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The places that runs of the batch show: of all numbers together, then of fewer, because some may be wrong."""
+    best, least = [], -1
+    for more in [columns[1:], *([x] for x in columns[1:] if len(columns) > 2), []]:
+        some, sizes = [columns[0], *more], [len(x) for x in columns[0].held]
+        both = torch.cat([torch.stack([torch.cat(x.held) for x in some], 1),
+                          torch.stack([x.whole for x in some], 1)])
+        number = both.unique(dim=0, return_inverse=True)[1]  # the same for the same numbers
+        rows, whole = number[:sum(sizes)], number[sum(sizes):]
+        numbers, held = whole.tolist(), set[int]()
+        grams = _grams(numbers)
+        parts = {tuple(own.tolist()): own for own in rows.split(sizes)}  # ranks with the same numbers have the same
+        found = [_runs(list(own), numbers, grams, held) for own in parts]
+        _share_out(found, whole)
+        of = dict(zip(parts, found))
+        made = [of[tuple(own.tolist())].clone() for own in rows.split(sizes)]
+        _tell_padding(made, pads, len(whole))
+        wrong = _wrong(made, columns)
+        if least < 0 or wrong < least:
+            best, least = made, wrong
+        if least == 0:
+            break
+    return best
 
 
 def _look_up(own: torch.Tensor, unique: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
@@ -118,12 +165,17 @@ def _look_up(own: torch.Tensor, unique: torch.Tensor, order: torch.Tensor) -> to
 _GRAM = 4
 
 
-def _runs(own: list[int], whole: list[int], held: set[int]) -> torch.Tensor:
-    """Covers rows with runs of the batch: at each row the longest one that begins there, rather one that nobody has."""
+def _grams(whole: list[int]) -> dict[tuple[int, ...], list[int]]:
+    """Where each sequence of up to _GRAM numbers begins in the batch."""
     grams: dict[tuple[int, ...], list[int]] = {}
     for size in range(1, _GRAM + 1):
         for i in range(len(whole) - size + 1):
             grams.setdefault(tuple(whole[i:i + size]), []).append(i)
+    return grams
+
+
+def _runs(own: list[int], whole: list[int], grams: dict[tuple[int, ...], list[int]], held: set[int]) -> torch.Tensor:
+    """Covers rows with runs of the batch: at each row the longest one that begins there, rather one that nobody has."""
     made: list[int] = []
     row = 0
     while row < len(own):
@@ -176,12 +228,14 @@ def _share_out(made: list[torch.Tensor], whole: torch.Tensor) -> None:
             options.remove(token)
 
 
-def _take_back(made: list[torch.Tensor], pads: list[torch.Tensor], number: int) -> None:
-    """Rows of padding may have the number of a real token. They are padding if another row has that token."""
+def _tell_padding(made: list[torch.Tensor], pads: list[torch.Tensor], number: int) -> None:
+    """Rows that may be padding are, if their number is no token's, or if another row has that token."""
+    for at, pad in zip(made, pads):
+        at[(at == FOREIGN) & pad] = PADDING
     held = torch.cat(made)
     times = torch.bincount(held[held >= 0], minlength=number)
-    for at, pad in zip(made, pads):
-        for row in pad.nonzero()[:, 0].tolist():
+    for at, pad in reversed(list(zip(made, pads))):  # rows are filled up at their ends
+        for row in pad.nonzero()[:, 0].flip(0).tolist():
             if at[row] >= 0 and times[at[row]] > 1:
                 times[at[row]] -= 1
                 at[row] = PADDING
