@@ -239,6 +239,11 @@ class Command(unittest.TestCase):
         self.assertIn("fcpc audit: rank 1, program 0: ", text)
         self.assertIn("ValueError: broken on purpose", text)
         self.assertLess(time.time() - begin, 60, "rank 0 waits for one that has ended")
+        with open(self.script, "a") as file:
+            file.write("whole = attention\nattention = lambda q, k, v, trial: whole(q, k, v, trial)[trial.rank:]\n")
+        status, text = self.said("--ranks", "2")
+        self.assertEqual(status, 2, text)
+        self.assertRegex(text, r"rank 1, program 0: .*\n.*E701.*rank 1's o has shape")
 
     def test_misuse(self):
         for arguments, said in ((["torch-sdpa", "--", "x"], "takes no arguments"), ([], "required: WHAT"),
@@ -252,7 +257,8 @@ class Command(unittest.TestCase):
             command.main([self.script, "--ranks", "4"])
         self.assertIn("torchrun has started 2 processes", out.getvalue())
         for text, said in (("", "has no function attention"), ("masks = ['cause']", "masks has 'cause'"),
-                           ("lengths = [4]", "program and lengths go together")):
+                           ("lengths = [4]", "program and lengths go together"),
+                           ("def backward(x): pass", "backward is of type function: bool is expected")):
             with open(self.script, "w") as file:
                 file.write(text + ("\nattention = print" if text else ""))
             with mock.patch.object(sys, "argv", []), mock.patch.object(sys, "path", list(sys.path)), \
