@@ -130,7 +130,7 @@ def audit(subject: Subject, group: Any, programs: int, first: int, seed: int, sa
             wrong += 1
             if wrong <= SAID:
                 say(f"{trial}:\n  " + str(report).replace("\n", "\n  "))
-    what = f"{len(numbers)} program{'s' * (len(numbers) > 1)} on {group.size()} ranks"
+    what = f"{len(numbers)} program{'s' * (len(numbers) > 1)} on {group.size()} rank{'s' * (group.size() > 1)}"
     say(f"{subject.name}: {wrong} of {what} differ{'s' * (wrong == 1)}" if wrong else
         f"{subject.name}: {what}: no difference was found")
     return wrong
