@@ -130,7 +130,7 @@ def audit(subject: Subject, group: Any, programs: int, first: int, seed: int, sa
             wrong += 1
             if wrong <= SAID:
                 say(f"{trial}:\n  " + str(report).replace("\n", "\n  "))
-    what = f"{len(numbers)} program{'s' * (len(numbers) > 1)} on {group.size()} ranks"
+    what = f"{len(numbers)} program{'s' * (len(numbers) > 1)} on {group.size()} rank{'s' * (group.size() > 1)}"
     say(f"{subject.name}: {wrong} of {what} differ{'s' * (wrong == 1)}" if wrong else
         f"{subject.name}: {what}: no difference was found")
     return wrong
@@ -144,17 +144,20 @@ def _rank(options: argparse.Namespace, rank: int, store: str | None) -> int:
     try:
         if store is not None:
             dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=options.ranks)
-        subject = KNOWN[options.what] if options.what in KNOWN else load(options.what, options.argument)
+        try:
+            subject = KNOWN[options.what] if options.what in KNOWN else load(options.what, options.argument)
+        except Error as error:
+            if rank == 0:
+                print(error, file=sys.stderr)
+            return 2
         if not dist.is_initialized():
             dist.init_process_group("gloo")
         group = dist.group.WORLD
         assert group is not None
-        rank = group.rank()
         return int(audit(subject, group, options.programs, options.first, options.seed,
                          lambda line: print(line, flush=True) if rank == 0 else None) > 0)
     except Error as error:
-        if rank == 0:
-            print(error, file=sys.stderr)
+        print(error, file=sys.stderr)
     except BaseException:  # SystemExit of a file too: a status of 0 would say that it is right
         traceback.print_exc()
     return 2
@@ -223,4 +226,4 @@ def main(arguments: Sequence[str]) -> int:
                 process.kill()
                 process.join()
     codes = [x.exitcode for x in ranks]
-    return codes[0] or 0 if all(code in (0, 1) for code in codes) else 2
+    return max(code or 0 for code in codes) if all(code in (0, 1) for code in codes) else 2

@@ -82,6 +82,11 @@ class Trial:
         return (f"program {self.number}: {mask}, lengths {list(self.lengths)}, {self.heads} heads, {self.kv_heads} of "
                 f"keys, head_dim {self.head_dim}")
 
+_KINDS: dict[str, tuple[type, ...]] = {
+    "masks": (list, tuple), "sequences": (int,), "equal": (bool,), "longest": (int,), "head_dim": (list, tuple),
+    "dtype": (torch.dtype,), "device": (str, torch.device), "backward": (bool,),
+    "program": (str, Program, type(None)), "lengths": (list, tuple, type(None))}
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -116,6 +121,11 @@ class Subject:
     lengths: Any = None
 
     def __post_init__(self) -> None:
+        for name, kinds in _KINDS.items():
+            if not isinstance(getattr(self, name), kinds):
+                said = " or ".join(x.__name__ for x in kinds)
+                given = type(getattr(self, name)).__name__
+                raise Error("E203", f"audit: {name} is of type {given}: {said} is expected")
         for mask in self.masks:
             if mask not in MASKS:
                 raise Error("E203", f"audit: masks has {mask!r}: it has some of {', '.join(MASKS)}")
