@@ -96,7 +96,7 @@ def _check_model(model: Any) -> tuple[int, int, int]:
             raise _refuse(f"has its own {name} ({its.__name__}), so its layers may attend otherwise than by documents")
     shapes = set()
     for number, layer in enumerate(model.layers):
-        attention = getattr(layer, "attention", None)
+        attention: Any = getattr(layer, "attention", None)
         if type(attention) is not GQAttention.Config:
             raise _refuse(f"has a {type(attention).__qualname__} in layer {number}, and GQAttention is expected")
         if type(attention.inner_attention) is not FlexAttention.Config:
