@@ -25,22 +25,6 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 
-def on_cpu():
-    """Lets torchtitan take the CPU for its device, before anything else of it is imported. It would take "cuda", and ask
-    it for its memory."""
-    device = types.SimpleNamespace(
-        device_count=lambda: 1, current_device=lambda: 0, set_device=lambda _: None, synchronize=lambda: None,
-        get_device_name=lambda _=None: "cpu", get_device_properties=lambda _=None: mock.Mock(total_memory=1 << 30),
-        reset_peak_memory_stats=lambda: None, empty_cache=lambda: None, memory_stats=lambda _=None: {})
-    with mock.patch("torch._utils._get_available_device_type", lambda: "cpu"), \
-            mock.patch("torch._utils._get_device_module", lambda _: device):
-        import torchtitan.tools.utils
-    assert torchtitan.tools.utils.device_type == "cpu", "something has imported torchtitan before"
-
-
-if not torch.cuda.is_available():
-    on_cpu()
-
 from datasets import Dataset
 from torchtitan.components.metrics import MetricsProcessor
 from torchtitan.components.tokenizer import BaseTokenizer
@@ -51,6 +35,23 @@ from torchtitan.models.llama3.config_registry import llama3_debugmodel
 from torchtitan.tools.logging import logger
 
 import fcpc.titan
+
+
+def on_cpu():
+    """Lets torchtitan take the CPU for its device. It takes "cuda", and asks it for its memory."""
+    device = types.SimpleNamespace(
+        device_count=lambda: 1, current_device=lambda: 0, set_device=lambda _: None, synchronize=lambda: None,
+        get_device_name=lambda _=None: "cpu", get_device_properties=lambda _=None: mock.Mock(total_memory=1 << 30),
+        reset_peak_memory_stats=lambda: None, empty_cache=lambda: None, memory_stats=lambda _=None: {})
+    for name, module in list(sys.modules.items()):
+        if name.startswith("torchtitan."):
+            for own, instead in ("device_type", "cpu"), ("device_module", device):
+                if own in vars(module):
+                    setattr(module, own, instead)
+
+
+if not torch.cuda.is_available():
+    on_cpu()
 
 
 class Words(BaseTokenizer):

@@ -244,7 +244,7 @@ class Trainer(torchtitan.trainer.Trainer):  # type: ignore[misc]
     optimizers and checkpoints are torchtitan's own, so a job may go on with or without plans.
 
     Errors: E203 (settings that a plan cannot honour), E702 (models with other attention), E701 (batches without
-    positions, or with more than tokens), E706 (ranks of a group that have read different batches).
+    positions, or with more than tokens), E706 (ranks of a group whose batches have other documents).
     """
 
     @dataclass(kw_only=True, slots=True)
