@@ -11,6 +11,7 @@ import fcpc
 import fcpc.audit
 import fcpc.hf
 import fcpc.megatron
+import fcpc.titan
 import fcpc.torch
 import fcpc.trainer
 
@@ -30,15 +31,17 @@ CHAPTERS: list[tuple[str, list[Any]]] = [
                                  fcpc.megatron.documents, fcpc.megatron.get_batch_on_this_cp_rank,
                                  fcpc.megatron.inputs, fcpc.megatron.loss_func, fcpc.megatron.CoreAttention,
                                  fcpc.megatron.PlannedSeqParams]),
+    ("Models of torchtitan", [fcpc.titan.planned, fcpc.titan.Trainer, fcpc.titan.Validator, fcpc.titan.SelectiveAC,
+                              fcpc.titan.PlannedAttention, fcpc.titan.Planned]),
     ("Audits", [fcpc.audit.check, fcpc.audit.batch, fcpc.audit.Report, fcpc.audit.BatchReport, fcpc.audit.Finding,
                 fcpc.audit.Trial]),
     ("Errors and warnings", [fcpc.Error, fcpc.Warning])]
 # Modules by whose names their functions are called; those of all others are in fcpc itself.
-OWN_NAMES = "fcpc.audit", "fcpc.hf", "fcpc.masks", "fcpc.megatron", "fcpc.torch", "fcpc.trainer"
+OWN_NAMES = "fcpc.audit", "fcpc.hf", "fcpc.masks", "fcpc.megatron", "fcpc.titan", "fcpc.torch", "fcpc.trainer"
 # Nobody makes these himself.
 GIVEN = (fcpc.Plan, fcpc.Simulation, fcpc.Labels, fcpc.torch.BoundAttention, fcpc.hf.BoundModel, fcpc.trainer.Packed,
-         fcpc.megatron.PlannedSeqParams, fcpc.Error, fcpc.Warning, fcpc.audit.Report, fcpc.audit.BatchReport,
-         fcpc.audit.Finding, fcpc.audit.Trial)
+         fcpc.megatron.PlannedSeqParams, fcpc.titan.Planned, fcpc.Error, fcpc.Warning, fcpc.audit.Report,
+         fcpc.audit.BatchReport, fcpc.audit.Finding, fcpc.audit.Trial)
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:

@@ -40,6 +40,8 @@ LONG = ("test_agent", "test_hf", "test_loops", "test_trainer", "test_types",
         "test_sft.Tuned.test_example",
         "test_sft.Tuned.test_tuned",
         "test_session.OnTheStandIn.test_with_torch",
+        *(f"test_titan.Jobs.test_{name}" for name in ("compositions", "layouts", "other_models", "the_example",
+                                                      "the_own_context_parallelism")),
         "test_torch.Autocast.test_compiled",  # these five load PyTorch's compiler
         "test_torch.Operators.test_compiled_whole_and_once",
         "test_torch.Operators.test_compiled_with_lse",

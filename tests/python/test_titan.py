@@ -1,0 +1,249 @@
+"""test_titan.py: fcpc.titan beside torchtitan itself, on the CPU. Losses and norms of gradients of its debug model that is
+divided by plans must be those of one process with torchtitan's own masks, to the rounding of float32."""
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+import unittest
+import warnings
+from pathlib import Path
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+from torch.nn.attention.flex_attention import create_block_mask, create_mask
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import titan_job
+import torchtitan.components.validate
+from torchtitan.components.loss import MSELoss
+from torchtitan.config import ConfigManager
+from torchtitan.distributed.activation_checkpoint import FullAC
+from torchtitan.models import deepseek_v3, gpt_oss, llama3, qwen3
+
+import fcpc
+import fcpc.titan
+from agent import forked
+
+titan_job.logger.setLevel("ERROR")
+OWN = "torch.distributed.tensor.experimental._context_parallel._attention"
+
+
+def small(config, rows=2, length=128):
+    """Two layers, and short rows."""
+    del config.model_spec.model.layers[2:]
+    config.training.local_batch_size, config.training.seq_len = rows, length
+
+
+def dense(q, k, v, *, score_mod, block_mask, scale, enable_gqa, return_aux, kernel_options):
+    """FlexAttention for a CPU, where it has no gradients: by all pairs, and by the mask of the BlockMask."""
+    assert score_mod is None and not return_aux.lse
+    mask = create_mask(block_mask.mask_mod, q.shape[0], 1, q.shape[2], k.shape[2], device=q.device)
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, scale=scale, enable_gqa=enable_gqa), None
+
+
+def run(config, init_method, rank, ranks):
+    """What titan_job.train gives in this process, which is one of `ranks`."""
+    make = dist.init_process_group
+    with contextlib.ExitStack() as here:
+        here.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        here.enter_context(mock.patch.dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks)))
+        here.enter_context(mock.patch("torch.distributed.init_process_group", lambda backend, timeout, **_: make(
+            backend, init_method, timeout, ranks, rank)))
+        here.enter_context(mock.patch("time.sleep"))  # torchtitan waits for other ranks at the end
+        here.enter_context(mock.patch("torchtitan.models.common.attention.FlexAttention.compiled_flex_attn", dense))
+        here.enter_context(mock.patch("torchtitan.models.common.decoder.create_attention_mask", create_block_mask))
+        here.enter_context(mock.patch(OWN + "._compiled_create_block_mask", create_block_mask))
+        found = titan_job.train(config)
+        dist.destroy_process_group()
+        return found
+
+
+def job(ranks, by_plans, steps=3, change=None, plan=None, **parallelism):
+    """What each rank of a job has logged. torchtitan's state is global, so each job has processes of its own."""
+    config = titan_job.stock(steps)
+    for name, value in parallelism.items():
+        setattr(config.parallelism, name, value)
+    if change:
+        change(config)
+    if by_plans:
+        config = fcpc.titan.planned(config, **{"block": 16, **(plan or {})})
+    with tempfile.TemporaryDirectory() as folder:
+        def one(init_method, rank):
+            try:
+                found = run(config, init_method, rank, ranks)
+                Path(folder, str(rank)).write_text(json.dumps(found))
+                return 0
+            except BaseException:
+                traceback.print_exc()
+                return 1
+        assert forked(ranks, one) == [0] * ranks
+        return [json.loads(Path(folder, str(rank)).read_text()) for rank in range(ranks)]
+
+
+CP2, TP2, FOUR = {"context_parallel_degree": 2}, {"tensor_parallel_degree": 2}, {"context_parallel_degree": 4}
+
+
+def changed(*changes, rows=2, length=128):
+    """A change of a config: the small model, then others."""
+    def change(config):
+        small(config, rows, length)
+        for one in changes:
+            one(config)
+    return change
+
+
+class Jobs(unittest.TestCase):
+    """Losses and norms of jobs by plans beside those of torchtitan."""
+
+    def same(self, got, want, losses=2e-6, norms=3e-5):
+        """One process of torchtitan computes norms of gradients less exactly than several, with or without plans."""
+        for one in got:
+            for name, bound in ("losses", losses), ("norms", norms), ("validated", losses):
+                mine, its = torch.tensor(one[name]), torch.tensor(want[0][name])
+                self.assertEqual(mine.shape, its.shape, name)
+                if len(its):
+                    self.assertLessEqual(((mine - its).abs() / its).max().item(), bound, name)
+        self.assertGreater(want[0]["losses"][0], 1.05 * want[0]["losses"][-1])
+
+    def test_two_ranks(self):
+        """The smallest run: two layers, two steps, and a validation."""
+        def validate(config):
+            config.validator.enable, config.validator.freq, config.validator.steps = True, 2, 1
+        want = job(1, False, 2, changed(validate))
+        self.same(job(2, True, 2, changed(validate), **CP2), want)
+        self.assertEqual(len(want[0]["validated"]), 2)
+
+    def test_layouts(self):
+        """The debug model, 20 steps."""
+        def short(config):
+            config.training.seq_len = 128
+        one, two = job(1, False, 20, short), job(2, False, 20, short)
+        for want, settings in (one, FOUR), (two, CP2), (one, {**CP2, **TP2}):
+            with self.subTest(settings):
+                self.same(job(4, True, 20, short, **settings), want, losses=1e-5)
+
+    def test_the_own_context_parallelism(self):
+        """torchtitan's, which takes rows of 128 tokens a rank or more."""
+        for settings in FOUR, {**CP2, **TP2}:
+            change = changed(rows=1, length=512)
+            self.same(job(4, True, 20, change, **settings), job(4, False, 20, change, **settings), losses=1e-5)
+
+    def test_compositions(self):
+        """Activation checkpointing, compilation, replicas, and sequences that are not divided among tensor ranks."""
+        want, pair = job(1, False, 12, changed()), job(2, False, 12, changed())
+
+        def set_to(where, **values):
+            def change(config):
+                for name, value in values.items():
+                    setattr(getattr(config, where) if where else config, name, value)
+            return change
+        compiled = set_to("compile", enable=True, backend="aot_eager")
+        whole = lambda config: setattr(config, "loss", config.loss.loss_fn)  # noqa: E731
+        for name, its, ranks, change, settings in [
+                ("full checkpoints", want, 2, [set_to("", activation_checkpoint=FullAC.Config())], CP2),
+                ("no checkpoints", want, 2, [set_to("", activation_checkpoint=None)], CP2),
+                ("compiled", want, 2, [compiled], CP2),
+                ("loss in one piece", want, 4, [whole], {**CP2, **TP2}),
+                ("no sequence parallelism", want, 4, [whole], {**CP2, **TP2, "enable_sequence_parallel": False}),
+                ("replicas", pair, 4, [], {**CP2, "data_parallel_replicate_degree": 2})]:
+            with self.subTest(name):
+                self.same(job(ranks, True, 12, changed(*change), **settings), its, losses=1e-5)
+
+    def test_other_models(self):
+        """Norms of queries and keys, GQA, tied weights; a window; and ranks without tokens."""
+        def qwen(config):
+            config.model_spec = qwen3.model_registry("debugmodel")
+            config.loss.loss_fn.global_vocab_size = config.model_spec.model.vocab_size
+            del config.model_spec.model.layers[2:]
+        self.same(job(4, True, 3, changed(qwen), **CP2, **TP2), job(1, False, 3, changed(qwen)))
+        tiny = changed(rows=1, length=64)
+        self.same(job(4, True, 3, tiny, {"block": 64}, **FOUR), job(1, False, 3, tiny))
+        narrow = job(1, True, 3, changed(), {"mask": "window(w = 20)"})
+        self.same(job(2, True, 3, changed(), {"mask": "window(w = 20)"}, **CP2), narrow)
+        self.assertNotEqual(narrow[0]["losses"], job(1, True, 3, changed())[0]["losses"])
+
+    def test_the_example(self):
+        """By torchtitan's command line."""
+        said = {}
+        for ranks in 1, 2:
+            made = subprocess.run(
+                [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), titan_job.__file__,
+                 "--training.steps", "3", "--parallelism.context_parallel_degree", str(ranks)],
+                capture_output=True, text=True, timeout=300)
+            self.assertEqual(made.returncode, 0, made.stderr)
+            said[ranks] = made.stdout
+        self.assertRegex(said[1], "^loss 7.* in step 3")
+        self.assertEqual(said[1], said[2])
+
+
+class Refusals(unittest.TestCase):
+    """What cannot be honoured is an error, and says what to do."""
+
+    def refuses(self, code, words, call, *arguments, **more):
+        with self.assertRaises(fcpc.Error) as caught:
+            call(*arguments, **more)
+        self.assertEqual(caught.exception.code, code, caught.exception)
+        self.assertRegex(str(caught.exception), words)
+
+    def test_settings(self):
+        def refused(words, where, code="E203", **values):
+            config = fcpc.titan.planned(titan_job.stock())
+            for name, value in values.items():
+                setattr(getattr(config, where) if where else config, name, value)
+            self.refuses(code, words, fcpc.titan.Trainer, config)
+        refused("pipeline_parallel_degree = 2: stages", "parallelism", pipeline_parallel_degree=2)
+        refused("spmd_backend = 'full_dtensor'", "parallelism", spmd_backend="full_dtensor")
+        refused("spmd_typechecking", "debug", spmd_typechecking=True)
+        refused("disable_cuda_graphs = False: a graph would repeat", "training", disable_cuda_graphs=False)
+        refused("the loss is MSELoss.Config", "", loss=MSELoss.Config())
+        refused("comm.mode = 'fake_backend'", "comm", mode="fake_backend")
+        refused("the validator is .*, and would run without a plan", "",
+                validator=torchtitan.components.validate.Validator.Config(enable=True))
+
+    def test_models(self):
+        for code, words, spec in [
+                ("E203", "layer 0 attends by VarlenAttention.Config, .*attn_backend=\"flex\"",
+                 llama3.model_registry("debugmodel", attn_backend="varlen")),
+                ("E702", "experts in layer 0", qwen3.model_registry("debugmodel_moe")),
+                ("E702", "has its own forward .DeepSeekV3Model.", deepseek_v3.model_registry("debugmodel")),
+                ("E702", "has its own get_attention_masks", gpt_oss.model_registry("debugmodel"))]:
+            config = dataclasses.replace(fcpc.titan.planned(titan_job.stock()), model_spec=spec)
+            self.refuses(code, words, fcpc.titan.Trainer, config)
+        config = fcpc.titan.planned(titan_job.stock())
+        config.model_spec.model.layers[1].attention = None
+        self.refuses("E702", "has a NoneType in layer 1, and GQAttention is expected", fcpc.titan.Trainer, config)
+        self.refuses("E202", "a torchtitan.trainer.Trainer.Config is expected", fcpc.titan.planned, 3)
+        self.refuses("E202", "is a fcpc.titan.Trainer.Config", fcpc.titan.planned,
+                     fcpc.titan.planned(titan_job.stock()))
+
+    def test_batches_and_calls(self):
+        config = fcpc.titan.planned(titan_job.stock())
+        parts = fcpc.titan._Parts(config, (16, 16, 16), mock.Mock(tp=1, cp_enabled=False), torch.device("cpu"))
+        x = torch.arange(32)[None]
+        self.refuses("E701", r"the batch has \['image'\]", parts, {"input": x, "positions": x, "image": x}, x)
+        self.refuses("E701", "positions say where documents begin", parts, {"input": x}, x)
+        self.refuses("E701", "positions say where documents begin", parts, {"input": x, "positions": x}, x[:, 1:])
+        layer, q = fcpc.titan.PlannedAttention.Config().build(), torch.zeros(1, 32, 16, 16)
+        self.refuses("E209", "its call names no plan", layer, q, q, q)
+        planned = fcpc.titan.Planned(parts.attn.bind(parts.prog.plan([32])))
+        self.refuses("E203", "scale = 1.0", layer, q, q, q, attention_masks=planned, scale=1.0)
+        self.refuses("E203", "out_transform", layer, q, q, q, attention_masks=planned, out_transform=abs)
+
+    def test_configs(self):
+        """A config that is given stays as it is; options of the command line reach the job."""
+        config = titan_job.stock()
+        before = config.to_dict()
+        fcpc.titan.planned(config, block=32)
+        self.assertEqual(config.to_dict(), before)
+        made = ConfigManager().parse_args(["--module", "titan_job", "--config", "debugmodel", "--training.steps", "7",
+                                           "--parallelism.context_parallel_degree", "4"])
+        self.assertIs(type(made), fcpc.titan.Trainer.Config)
+        self.assertEqual((made.training.steps, made.parallelism.context_parallel_degree), (7, 4))
+        self.assertEqual(made.plan, {"mask": "causal", "block": 16})
