@@ -414,8 +414,8 @@ class _Checker:
         for kind, wrong in kinds.items():
             yield from self._first_of(kind, wrong, self.total, lambda *where, kind=kind: say(kind, *where))
         if whole.crossing:
-            yield Finding("given_crosses", f"{whole.crossing} labels of given cross documents: the last token of a document "
-                          "has the first of the next as label", whole.crossing, self.count)
+            yield Finding("given_crosses", f"{whole.crossing} labels of given cross documents: the last token of a "
+                          "document has the first of the next as label", whole.crossing, self.count)
         if whole.want is None:
             self.unchecked.append("labels: nothing says what they should be")
         elif whole.counts_all and self.given and kinds["label_lost"] and any(x.any() for x in kinds["label_lost"]):
