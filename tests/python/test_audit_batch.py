@@ -186,6 +186,7 @@ class Said(unittest.TestCase):
         one = Batch([64])
         report = audited(one, one.parts(loaders.zigzag(one)), given=None)
         self.assertTrue(report.ok and report.order == "zigzag" and report.counts == [15, 16, 16, 16], report)
+        self.assertIn("not checked: whether each token is there once: positions say where tokens are", str(report))
         report = audited(one, loaders.shifted_in_zigzag(one), given=None, model_shifts=True)
         self.assertTrue(report.causes[0].startswith("labels shifted after the division"), report)
         report = audited(one, loaders.local_positions(one), given=None)
@@ -206,8 +207,9 @@ class Said(unittest.TestCase):
         labels[-1] = IGNORE
         report = audited(batch, batch.parts(loaders.zigzag(batch), labels=labels),
                          given={"tokens": batch.tokens, "labels": labels})
-        self.assertEqual([x.kind for x in report.findings], ["label_crosses", "given"])
-        self.assertTrue(report.causes[-1].startswith("labels cross documents"), report)
+        self.assertEqual([x.kind for x in report.findings], ["label_crosses", "given_crosses"])
+        self.assertEqual(report.causes, ["labels cross documents: the last token of a document predicts the first of "
+                                         "the next"])
 
     def test_padding(self):
         """Of padding that nobody says the report guesses the number. Rows of transformers, which are filled up, are

@@ -20,6 +20,12 @@ from .report import Finding, Report
 class BatchReport(Report):
     """A Report of what a loader hands the ranks, which also says what could not be checked.
 
+    The kinds of its findings are token_lost, token_twice, token_foreign (a number that no token has), order (rows that
+    are not as `rows` says), rows (how many there are), shape (a tensor with more or fewer numbers than rows), position,
+    label, label_lost (one that should count), label_extra (one that should not), label_crosses (of a document's last
+    token), padding (that counts), weight (in loss_mask), the names of cu_seqlens and max_seqlen, divisor, given (ranks
+    have different ones) and given_crosses.
+
     counts     how many labels count on each rank, a list of int. The loss is the sum over all of them, divided by
                sum(counts) on every rank
     order      how the tokens are divided, such as "zigzag", or None if that is no way that is known
@@ -227,6 +233,9 @@ class _Checker:
             rule = first if sizes else self._by_positions() if first is None else None
             if rule is None:
                 return None
+            self.unchecked.append("whether each token is there once: "
+                                  f"{'rows say' if first is not None else 'positions say'} where tokens are, and "
+                                  f"{'without given' if self.tokens else 'without tokens in the batch'} nothing else")
             if self.tokens:
                 whole.tokens = torch.zeros(self.count, dtype=torch.int64)
                 for x, at in zip(self.held, rule.rows):
@@ -405,8 +414,8 @@ class _Checker:
         for kind, wrong in kinds.items():
             yield from self._first_of(kind, wrong, self.total, lambda *where, kind=kind: say(kind, *where))
         if whole.crossing:
-            yield Finding("given", f"{whole.crossing} labels of given cross documents: the last token of a document "
-                          "has the first of the next as label", whole.crossing, self.count)
+            yield Finding("given_crosses", f"{whole.crossing} labels of given cross documents: the last token of a "
+                          "document has the first of the next as label", whole.crossing, self.count)
         if whole.want is None:
             self.unchecked.append("labels: nothing says what they should be")
         elif whole.counts_all and self.given and kinds["label_lost"] and any(x.any() for x in kinds["label_lost"]):

@@ -227,7 +227,7 @@ def add_given(whole: Whole, given: Any, names: Mapping[str, str], ignore: int) -
 
     Errors: E701 (other shapes), E209 (given has no tokens)
     """
-    found = _found(given, names) if isinstance(given, Mapping) else {"tokens": ("given", given)}
+    found = _found(given, names) if isinstance(given, Mapping) else {"tokens": ("tokens", given)}
     if "tokens" not in found:
         raise Error("E209", f"audit.batch: given has {', '.join(map(str, given))}, and no tokens")
     shape = tensor_of(*found["tokens"]).shape
