@@ -17,6 +17,7 @@ import faulty_loaders as loaders
 from agent import forked
 from faulty_loaders import IGNORE, PAD, Batch
 from fcpc import audit
+from fcpc.audit.rows import RULES, order_of
 from right_loaders import RIGHT, Rank, program_of, random_batch
 
 LENGTHS = [24, 33, 7]
@@ -92,6 +93,17 @@ class Right(unittest.TestCase):
         for name in RIGHT:
             with self.subTest(name):
                 self.silent(name, 10)
+
+    def test_rows_by_name(self):
+        """A batch that is divided as a name says raises no alarm with that name, and one with another."""
+        tokens, lengths, prog = torch.arange(100, 126), [9, 17], fcpc.program("causal")
+        for name in RULES:
+            order = order_of(name, lengths, 2)
+            made = [{"tokens": torch.where(at < 0, 0, tokens[at])} for at in order]
+            for rows in RULES:
+                with self.subTest(name, rows=rows):
+                    report = audit.batch(made, prog, lengths=lengths, given=tokens, rows=rows, pad=0)
+                    self.assertEqual(report.ok, rows == name, report)
 
     def test_many_batches(self):
         for name in RIGHT:

@@ -13,7 +13,7 @@ from .batch_causes import LOCAL_POSITIONS, SHIFTED, Loaded, causes_of
 from .definition import plan_of
 from .loaded import (MAX_SEQLEN, NONE, Held, Whole, add_given, digest_of, finish, held_of, lengths_of, whole_of)
 from .placed import FOREIGN, PADDING, Column, Placed, Rule, place, rules
-from .probe import Rows, order_of
+from .rows import Rows, order_of
 from .report import Finding, Report
 
 
@@ -112,7 +112,7 @@ def batch(batch: Any, program: Any, group: Any = None, *, lengths: Any = None, g
         first = Rule("the plan's order", _rows_of(rows))
     else:
         first = None if rows is None else Rule(rows if isinstance(rows, str) else "as rows says",
-                                               order_of(rows, len(whole.place), len(held)))
+                                               order_of(rows, whole.lengths, len(held)))
     if given is not None:
         add_given(whole, given, names, ignore)
     checker = _Checker(held, whole, first, given is not None)
