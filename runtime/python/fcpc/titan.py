@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import torch
+import torch.distributed as dist
 import tyro
 
 from .frameworks import require
@@ -205,13 +206,26 @@ class _Parts:
 
     def __init__(self, config: Trainer.Config, heads: tuple[int, int, int], parallel_dims: Any, device: Any) -> None:
         self.parallel_dims, self.device, tensor = parallel_dims, device, parallel_dims.tp
-        group = parallel_dims.get_mesh("cp").get_group() if parallel_dims.cp_enabled else None
+        group = self.group = parallel_dims.get_mesh("cp").get_group() if parallel_dims.cp_enabled else None
         self.prog = _program(**{"heads": heads[0] // tensor, "kv_heads": heads[1] // tensor, "head_dim": heads[2],
                                 "dtype": TORCH_DTYPE_MAP[config.training.mixed_precision_param],
                                 "cluster": detect(ranks=1) if group is None else detect(group), **config.plan})
         self.attn = Attention(self.prog, group=group, device=device)
         self.multiple = math.lcm(tensor if config.parallelism.enable_sequence_parallel else 1,
                                  config.loss.num_chunks if type(config.loss) is ChunkedLossWrapper.Config else 1)
+
+    def _check_same(self, *batch: torch.Tensor) -> None:
+        """Compares sums of what the ranks of a group have read. Plans are compared by fcpc; other tokens may have the
+        same plan."""
+        if self.group is None:
+            return
+        x = torch.cat([one.flatten() for one in batch]).long()
+        made = (x * torch.arange(1, 2 * len(x), 2, device=x.device)).sum()
+        both = torch.stack([made, -made]).to(self.device)
+        dist.all_reduce(both, dist.ReduceOp.MAX, group=self.group)
+        if both.sum() != 0:
+            raise Error("E706", "fcpc.titan: the ranks of this group have read different batches: a loader that draws at "
+                                "random must draw the same in all ranks of a dp_rank")
 
     def __call__(self, batch: Mapping[str, torch.Tensor],
                  labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any], int]:
@@ -224,6 +238,7 @@ class _Parts:
             raise Error("E701", "fcpc.titan: input, positions and labels [rows, tokens] are expected, and these are "
                         f"{[None if x is None else list(x.shape) for x in (tokens, positions, labels)]}: positions say "
                         "where documents begin")
+        self._check_same(tokens, positions, labels)
         begins = positions == 0
         begins[:, 0] = True
         at = begins.flatten().nonzero().flatten().tolist()
@@ -244,7 +259,7 @@ class Trainer(torchtitan.trainer.Trainer):  # type: ignore[misc]
     optimizers and checkpoints are torchtitan's own, so a job may go on with or without plans.
 
     Errors: E203 (settings that a plan cannot honour), E702 (models with other attention), E701 (batches without
-    positions, or with more than tokens), E706 (ranks of a group whose batches have other documents).
+    positions, or with more than tokens), E706 (ranks of a group that have read different batches).
     """
 
     @dataclass(kw_only=True, slots=True)
