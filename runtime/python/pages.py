@@ -36,10 +36,11 @@ CHAPTERS: list[tuple[str, list[Any]]] = [
     ("Audits", [fcpc.audit.check, fcpc.audit.Report, fcpc.audit.Finding]),
     ("Errors and warnings", [fcpc.Error, fcpc.Warning])]
 # Modules by whose names their functions are called; those of all others are in fcpc itself.
-OWN_NAMES = "fcpc.audit", "fcpc.hf", "fcpc.masks", "fcpc.megatron", "fcpc.titan", "fcpc.torch", "fcpc.trainer"
+OWN_NAMES = ("fcpc.audit", "fcpc.hf", "fcpc.masks", "fcpc.megatron", "fcpc.titan", "fcpc.torch", "fcpc.trainer")
 # Nobody makes these himself.
 GIVEN = (fcpc.Plan, fcpc.Simulation, fcpc.Labels, fcpc.torch.BoundAttention, fcpc.hf.BoundModel, fcpc.trainer.Packed,
-         fcpc.megatron.PlannedSeqParams, fcpc.titan.Planned, fcpc.Error, fcpc.Warning, fcpc.audit.Report, fcpc.audit.Finding)
+         fcpc.megatron.PlannedSeqParams, fcpc.titan.Planned, fcpc.Error, fcpc.Warning, fcpc.audit.Report,
+         fcpc.audit.Finding)
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:

@@ -1,5 +1,5 @@
-"""test_titan.py: fcpc.titan beside torchtitan itself, on the CPU. Losses and norms of gradients of its debug model that is
-divided by plans must be those of one process with torchtitan's own masks, to the rounding of float32."""
+"""test_titan.py: fcpc.titan beside torchtitan itself, on the CPU. Losses and norms of gradients of its debug model that
+is divided by plans must be those of one process with torchtitan's own masks, to the rounding of float32."""
 import contextlib
 import dataclasses
 import json
@@ -145,38 +145,42 @@ class Jobs(unittest.TestCase):
     def test_layouts(self):
         """The debug model, 20 steps."""
         def short(config):
-            config.training.seq_len = 128
+            config.training.local_batch_size, config.training.seq_len = 1, 128
         one, two = job(1, False, 20, short), job(2, False, 20, short)
         for want, settings in (one, FOUR), (two, CP2), (one, {**CP2, **TP2}):
             with self.subTest(settings):
-                self.same(job(4, True, 20, short, **settings), want, losses=1e-5)
+                self.same(job(4, True, 20, short, **settings), want)
 
     def test_the_own_context_parallelism(self):
         """torchtitan's, which takes rows of 128 tokens a rank or more."""
         for settings in FOUR, {**CP2, **TP2}:
             change = changed(rows=1, length=512)
-            self.same(job(4, True, 20, change, **settings), job(4, False, 20, change, **settings), losses=1e-5)
+            self.same(job(4, True, 5, change, **settings), job(4, False, 5, change, **settings))
 
     def test_compositions(self):
-        """Activation checkpointing, compilation, replicas, and sequences that are not divided among tensor ranks."""
-        want, pair = job(1, False, 12, changed()), job(2, False, 12, changed())
+        """Activation checkpointing, replicas, and sequences that are not divided among tensor ranks."""
+        want, pair = job(1, False, 4, changed()), job(2, False, 4, changed())
 
         def set_to(where, **values):
             def change(config):
                 for name, value in values.items():
                     setattr(getattr(config, where) if where else config, name, value)
             return change
-        compiled = set_to("compile", enable=True, backend="aot_eager")
         whole = lambda config: setattr(config, "loss", config.loss.loss_fn)  # noqa: E731
         for name, its, ranks, change, settings in [
                 ("full checkpoints", want, 2, [set_to("", activation_checkpoint=FullAC.Config())], CP2),
                 ("no checkpoints", want, 2, [set_to("", activation_checkpoint=None)], CP2),
-                ("compiled", want, 2, [compiled], CP2),
                 ("loss in one piece", want, 4, [whole], {**CP2, **TP2}),
                 ("no sequence parallelism", want, 4, [whole], {**CP2, **TP2, "enable_sequence_parallel": False}),
                 ("replicas", pair, 4, [], {**CP2, "data_parallel_replicate_degree": 2})]:
             with self.subTest(name):
-                self.same(job(ranks, True, 12, changed(*change), **settings), its, losses=1e-5)
+                self.same(job(ranks, True, 4, changed(*change), **settings), its)
+
+    def test_compiled(self):
+        """Steps have other numbers of tokens; more than 8 compilations of a layer would be an error."""
+        def compiled(config):
+            config.compile.enable, config.compile.backend = True, "aot_eager"
+        self.same(job(2, True, 11, changed(compiled), **CP2), job(1, False, 11, changed()))
 
     def test_other_models(self):
         """Norms of queries and keys, GQA, tied weights; a window; and ranks without tokens."""

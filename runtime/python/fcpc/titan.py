@@ -7,8 +7,8 @@
         --parallelism.context_parallel_degree 4
 
 What torchtitan lets others replace is replaced: the trainer's post_dataloading_process takes a rank's part of each
-batch, and an override puts PlannedAttention in the place of FlexAttention. Model, loader, loss, optimizer, FSDP2, tensor
-parallelism, activation checkpointing and compilation stay torchtitan's.
+batch, and an override puts PlannedAttention in the place of FlexAttention. Model, loader, loss, optimizer, FSDP2,
+tensor parallelism, activation checkpointing and compilation stay torchtitan's.
 
 A model here has as many tokens in a rank as the plan gives it, and a few more of no meaning behind them where
 torchtitan divides tokens evenly: among tensor ranks, or in the chunks of ChunkedLossWrapper. These have no label, and
@@ -31,7 +31,8 @@ from .frameworks import require
 
 require("torchtitan", "torchtitan.config:override", "torchtitan.config.override:derive",
         "torchtitan.distributed.activation_checkpoint:SelectiveAC.get_save_ops",
-        "torchtitan.models.common.attention:FlexAttention.Config", "torchtitan.models.common.attention:GQAttention.Config",
+        "torchtitan.models.common.attention:FlexAttention.Config",
+        "torchtitan.models.common.attention:GQAttention.Config",
         "torchtitan.models.common.decoder:Decoder.get_attention_masks", "torchtitan.protocols.sharding:LocalMapConfig",
         "torchtitan.components.validate:Validator.post_dataloading_process",
         "torchtitan.trainer:Trainer.post_dataloading_process")
@@ -88,7 +89,7 @@ def _refuse(why: str) -> Error:
 
 
 def _check_model(model: Any) -> tuple[int, int, int]:
-    """Refuses models whose layers are not all causal attention over a batch's documents. (heads, kv_heads, head_dim)."""
+    """(heads, kv_heads, head_dim). Refuses models whose layers are not all causal attention over documents."""
     if not isinstance(model, Decoder.Config) or not model.layers:
         raise _refuse(f"is a {type(model).__qualname__}, and a Decoder is expected")
     its = type(model)._owner
@@ -102,7 +103,7 @@ def _check_model(model: Any) -> tuple[int, int, int]:
             raise _refuse(f"has a {type(attention).__qualname__} in layer {number}, and GQAttention is expected")
         if type(attention.inner_attention) is not FlexAttention.Config:
             raise Error("E203", f"fcpc.titan: layer {number} attends by {type(attention.inner_attention).__qualname__}"
-                                ', and a plan takes the place of FlexAttention: model_registry(..., attn_backend="flex")')
+                                ', and a plan takes the place of FlexAttention: attn_backend="flex"')
         if getattr(layer, "moe", None) is not None:
             raise _refuse(f"has experts in layer {number}, and how a router balances them depends on a rank's tokens")
         heads = attention.n_heads
@@ -224,8 +225,8 @@ class _Parts:
         both = torch.stack([made, -made]).to(self.device)
         dist.all_reduce(both, dist.ReduceOp.MAX, group=self.group)
         if both.sum() != 0:
-            raise Error("E706", "fcpc.titan: the ranks of this group have read different batches: a loader that draws at "
-                                "random must draw the same in all ranks of a dp_rank")
+            raise Error("E706", "fcpc.titan: the ranks of this group have read different batches: a loader that draws "
+                                "at random must draw the same in all ranks of a dp_rank")
 
     def __call__(self, batch: Mapping[str, torch.Tensor],
                  labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any], int]:
