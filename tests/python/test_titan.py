@@ -2,11 +2,10 @@
 is divided by plans must be those of one process with torchtitan's own masks, to the rounding of float32."""
 import contextlib
 import dataclasses
+import io
 import json
 import logging
 import os
-import subprocess
-import sys
 import tempfile
 import traceback
 import unittest
@@ -54,24 +53,42 @@ def exact_norm(grads, norm_type, *_, of=torch.nn.utils.get_total_norm):
     return of([x.double() for x in grads], norm_type).float()
 
 
-def run(config, init_method, rank, ranks):
-    """What titan_job.train gives in this process, which is one of `ranks`."""
+@contextlib.contextmanager
+def as_rank(init_method, rank, ranks):
+    """This process is one of `ranks`, and has what torchtitan needs on a CPU."""
     make = dist.init_process_group
     with contextlib.ExitStack() as here:
         here.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)  # of torch: that it sends more than once where meshes are divided twice
         here.enter_context(mock.patch.dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks)))
         here.enter_context(mock.patch("torch.distributed.init_process_group", lambda backend, timeout, **_: make(
             backend, init_method, timeout, ranks, rank)))
-        logging.disable(logging.WARNING)  # of torch: that it sends more than once where meshes are divided twice
         here.enter_context(mock.patch("torch.nn.utils.get_total_norm", exact_norm))
         here.enter_context(mock.patch("time.sleep"))  # torchtitan waits for other ranks at the end
         here.enter_context(mock.patch("torchtitan.models.common.attention.FlexAttention.compiled_flex_attn", dense))
         here.enter_context(mock.patch("torchtitan.models.common.decoder.create_attention_mask", create_block_mask))
         here.enter_context(mock.patch(OWN + "._compiled_create_block_mask", create_block_mask))
-        found = titan_job.train(config)
-        dist.destroy_process_group()
-        return found
+        yield
+
+
+def each(ranks, function):
+    """What function() gives in each of some processes, or {"error": ...}."""
+    with tempfile.TemporaryDirectory() as folder:
+        def one(init_method, rank):
+            try:
+                with as_rank(init_method, rank, ranks):
+                    try:
+                        found = function()
+                    except fcpc.Error as error:
+                        found = {"error": str(error)}
+                    Path(folder, str(rank)).write_text(json.dumps(found))
+                return 0
+            except BaseException:
+                traceback.print_exc()
+                return 1
+        assert forked(ranks, one) == [0] * ranks
+        return [json.loads(Path(folder, str(rank)).read_text()) for rank in range(ranks)]
 
 
 def job(ranks, by_plans, steps=3, change=None, plan=None, **parallelism):
@@ -83,20 +100,12 @@ def job(ranks, by_plans, steps=3, change=None, plan=None, **parallelism):
         change(config)
     if by_plans:
         config = fcpc.titan.planned(config, **{"block": 16, **(plan or {})})
-    with tempfile.TemporaryDirectory() as folder:
-        def one(init_method, rank):
-            try:
-                try:
-                    found = run(config, init_method, rank, ranks)
-                except fcpc.Error as error:
-                    found = {"error": str(error)}
-                Path(folder, str(rank)).write_text(json.dumps(found))
-                return 0
-            except BaseException:
-                traceback.print_exc()
-                return 1
-        assert forked(ranks, one) == [0] * ranks
-        return [json.loads(Path(folder, str(rank)).read_text()) for rank in range(ranks)]
+
+    def train():
+        found = titan_job.train(config)
+        dist.destroy_process_group()
+        return found
+    return each(ranks, train)
 
 
 CP2, TP2, FOUR = {"context_parallel_degree": 2}, {"tensor_parallel_degree": 2}, {"context_parallel_degree": 4}
@@ -197,16 +206,16 @@ class Jobs(unittest.TestCase):
 
     def test_the_example(self):
         """By torchtitan's command line."""
-        said = {}
-        for ranks in 1, 2:
-            made = subprocess.run(
-                [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), titan_job.__file__,
-                 "--training.steps", "3", "--parallelism.context_parallel_degree", str(ranks)],
-                capture_output=True, text=True, timeout=300)
-            self.assertEqual(made.returncode, 0, made.stderr)
-            said[ranks] = made.stdout
-        self.assertRegex(said[1], "^loss 7.* in step 3")
-        self.assertEqual(said[1], said[2])
+        def main():
+            told = io.StringIO()
+            with contextlib.redirect_stdout(told), mock.patch("sys.argv", [
+                    "titan_job.py", "--training.steps", "4", "--parallelism.context_parallel_degree",
+                    os.environ["WORLD_SIZE"]]):
+                titan_job.main()
+            return told.getvalue()
+        one, two = each(1, main), each(2, main)
+        self.assertRegex(one[0], r"^loss 7\.\d+ in the first step, \d\.\d+ in step 4$")
+        self.assertEqual(two, [one[0], ""])
 
 
 class Refusals(unittest.TestCase):
