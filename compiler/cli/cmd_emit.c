@@ -88,8 +88,9 @@ static fcp_code check_shared(const fcp_plan *plan, bool named, emission *e, fcp_
     uint32_t count = emit_kernels_of(p->head_dim, p->value_dim, plan->score_count != 0, e->backward, asked);
     if (!most || !count || asked[0].shared <= most) return FCP_OK;
     if (named)
-        return fcp_fail(err, FCP_E_ARCH, "%s takes %" PRIu32 " bytes of shared memory, and %s has %" PRIu32
-                        ": --backward split fits", asked[0].name, asked[0].shared, e->arch, most);
+        return fcp_fail(err, FCP_E_ARCH,
+                        "%s takes %" PRIu32 " bytes of shared memory, and %s has %" PRIu32 ": --backward split fits",
+                        asked[0].name, asked[0].shared, e->arch, most);
     e->backward = EMIT_SPLIT;
     return FCP_OK;
 }

@@ -1,11 +1,11 @@
-"""test_titan.py: fcpc.titan beside torchtitan itself, on the CPU. Losses and norms of gradients of its debug model that is
-divided by plans must be those of one process with torchtitan's own masks, to the rounding of float32."""
+"""test_titan.py: fcpc.titan beside torchtitan itself, on the CPU. Losses and norms of gradients of its debug model that
+is divided by plans must be those of one process with torchtitan's own masks, to the rounding of float32."""
 import contextlib
 import dataclasses
+import io
 import json
+import logging
 import os
-import subprocess
-import sys
 import tempfile
 import traceback
 import unittest
@@ -15,6 +15,7 @@ from unittest import mock
 
 import torch
 import torch.distributed as dist
+from datasets import Dataset
 from torch.nn.attention.flex_attention import create_block_mask, create_mask
 
 with warnings.catch_warnings():
@@ -47,22 +48,47 @@ def dense(q, k, v, *, score_mod, block_mask, scale, enable_gqa, return_aux, kern
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, scale=scale, enable_gqa=enable_gqa), None
 
 
-def run(config, init_method, rank, ranks):
-    """What titan_job.train gives in this process, which is one of `ranks`."""
+def exact_norm(grads, norm_type, *_, of=torch.nn.utils.get_total_norm):
+    """In float32 a processor's sum of half a million squares is wrong by 1e-5, and that of a part of them by less."""
+    return of([x.double() for x in grads], norm_type).float()
+
+
+@contextlib.contextmanager
+def as_rank(init_method, rank, ranks):
+    """This process is one of `ranks`, and has what torchtitan needs on a CPU."""
     make = dist.init_process_group
     with contextlib.ExitStack() as here:
         here.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)  # of torch: that it sends more than once where meshes are divided twice
         here.enter_context(mock.patch.dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks)))
         here.enter_context(mock.patch("torch.distributed.init_process_group", lambda backend, timeout, **_: make(
             backend, init_method, timeout, ranks, rank)))
+        here.enter_context(mock.patch("torch.nn.utils.get_total_norm", exact_norm))
         here.enter_context(mock.patch("time.sleep"))  # torchtitan waits for other ranks at the end
         here.enter_context(mock.patch("torchtitan.models.common.attention.FlexAttention.compiled_flex_attn", dense))
         here.enter_context(mock.patch("torchtitan.models.common.decoder.create_attention_mask", create_block_mask))
         here.enter_context(mock.patch(OWN + "._compiled_create_block_mask", create_block_mask))
-        found = titan_job.train(config)
-        dist.destroy_process_group()
-        return found
+        yield
+
+
+def each(ranks, function):
+    """What function() gives in each of some processes, or {"error": ...}."""
+    with tempfile.TemporaryDirectory() as folder:
+        def one(init_method, rank):
+            try:
+                with as_rank(init_method, rank, ranks):
+                    try:
+                        found = function()
+                    except fcpc.Error as error:
+                        found = {"error": str(error)}
+                    Path(folder, str(rank)).write_text(json.dumps(found))
+                return 0
+            except BaseException:
+                traceback.print_exc()
+                return 1
+        assert forked(ranks, one) == [0] * ranks
+        return [json.loads(Path(folder, str(rank)).read_text()) for rank in range(ranks)]
 
 
 def job(ranks, by_plans, steps=3, change=None, plan=None, **parallelism):
@@ -74,17 +100,12 @@ def job(ranks, by_plans, steps=3, change=None, plan=None, **parallelism):
         change(config)
     if by_plans:
         config = fcpc.titan.planned(config, **{"block": 16, **(plan or {})})
-    with tempfile.TemporaryDirectory() as folder:
-        def one(init_method, rank):
-            try:
-                found = run(config, init_method, rank, ranks)
-                Path(folder, str(rank)).write_text(json.dumps(found))
-                return 0
-            except BaseException:
-                traceback.print_exc()
-                return 1
-        assert forked(ranks, one) == [0] * ranks
-        return [json.loads(Path(folder, str(rank)).read_text()) for rank in range(ranks)]
+
+    def train():
+        found = titan_job.train(config)
+        dist.destroy_process_group()
+        return found
+    return each(ranks, train)
 
 
 CP2, TP2, FOUR = {"context_parallel_degree": 2}, {"tensor_parallel_degree": 2}, {"context_parallel_degree": 4}
@@ -102,8 +123,7 @@ def changed(*changes, rows=2, length=128):
 class Jobs(unittest.TestCase):
     """Losses and norms of jobs by plans beside those of torchtitan."""
 
-    def same(self, got, want, losses=2e-6, norms=3e-5):
-        """One process of torchtitan computes norms of gradients less exactly than several, with or without plans."""
+    def same(self, got, want, losses=2e-6, norms=2e-6):
         for one in got:
             for name, bound in ("losses", losses), ("norms", norms), ("validated", losses):
                 mine, its = torch.tensor(one[name]), torch.tensor(want[0][name])
@@ -120,41 +140,56 @@ class Jobs(unittest.TestCase):
         self.same(job(2, True, 2, changed(validate), **CP2), want)
         self.assertEqual(len(want[0]["validated"]), 2)
 
+    def test_other_tokens(self):
+        """Ranks that share a batch have read different ones: documents are as long, and words are others."""
+        def words(_):
+            letters = "ab" if os.environ["RANK"] == "0" else "ac"
+            return Dataset.from_dict({"text": [letters * 20] * 100})
+        source = dataclasses.replace(titan_job.DATASETS["words"], loader=words)
+        with mock.patch.dict(titan_job.DATASETS, words=source):
+            for found in job(2, True, 1, changed(), **CP2):
+                self.assertIn("E706", found["error"])
+                self.assertIn("have read different batches", found["error"])
+
     def test_layouts(self):
         """The debug model, 20 steps."""
         def short(config):
-            config.training.seq_len = 128
+            config.training.local_batch_size, config.training.seq_len = 1, 128
         one, two = job(1, False, 20, short), job(2, False, 20, short)
         for want, settings in (one, FOUR), (two, CP2), (one, {**CP2, **TP2}):
             with self.subTest(settings):
-                self.same(job(4, True, 20, short, **settings), want, losses=1e-5)
+                self.same(job(4, True, 20, short, **settings), want)
 
     def test_the_own_context_parallelism(self):
         """torchtitan's, which takes rows of 128 tokens a rank or more."""
         for settings in FOUR, {**CP2, **TP2}:
             change = changed(rows=1, length=512)
-            self.same(job(4, True, 20, change, **settings), job(4, False, 20, change, **settings), losses=1e-5)
+            self.same(job(4, True, 5, change, **settings), job(4, False, 5, change, **settings))
 
     def test_compositions(self):
-        """Activation checkpointing, compilation, replicas, and sequences that are not divided among tensor ranks."""
-        want, pair = job(1, False, 12, changed()), job(2, False, 12, changed())
+        """Activation checkpointing, replicas, and sequences that are not divided among tensor ranks."""
+        want, pair = job(1, False, 4, changed()), job(2, False, 4, changed())
 
         def set_to(where, **values):
             def change(config):
                 for name, value in values.items():
                     setattr(getattr(config, where) if where else config, name, value)
             return change
-        compiled = set_to("compile", enable=True, backend="aot_eager")
         whole = lambda config: setattr(config, "loss", config.loss.loss_fn)  # noqa: E731
         for name, its, ranks, change, settings in [
                 ("full checkpoints", want, 2, [set_to("", activation_checkpoint=FullAC.Config())], CP2),
                 ("no checkpoints", want, 2, [set_to("", activation_checkpoint=None)], CP2),
-                ("compiled", want, 2, [compiled], CP2),
                 ("loss in one piece", want, 4, [whole], {**CP2, **TP2}),
                 ("no sequence parallelism", want, 4, [whole], {**CP2, **TP2, "enable_sequence_parallel": False}),
                 ("replicas", pair, 4, [], {**CP2, "data_parallel_replicate_degree": 2})]:
             with self.subTest(name):
-                self.same(job(ranks, True, 12, changed(*change), **settings), its, losses=1e-5)
+                self.same(job(ranks, True, 4, changed(*change), **settings), its)
+
+    def test_compiled(self):
+        """Steps have other numbers of tokens; more than 8 compilations of a layer would be an error."""
+        def compiled(config):
+            config.compile.enable, config.compile.backend = True, "aot_eager"
+        self.same(job(2, True, 11, changed(compiled), **CP2), job(1, False, 11, changed()))
 
     def test_other_models(self):
         """Norms of queries and keys, GQA, tied weights; a window; and ranks without tokens."""
@@ -171,16 +206,16 @@ class Jobs(unittest.TestCase):
 
     def test_the_example(self):
         """By torchtitan's command line."""
-        said = {}
-        for ranks in 1, 2:
-            made = subprocess.run(
-                [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), titan_job.__file__,
-                 "--training.steps", "3", "--parallelism.context_parallel_degree", str(ranks)],
-                capture_output=True, text=True, timeout=300)
-            self.assertEqual(made.returncode, 0, made.stderr)
-            said[ranks] = made.stdout
-        self.assertRegex(said[1], "^loss 7.* in step 3")
-        self.assertEqual(said[1], said[2])
+        def main():
+            told = io.StringIO()
+            with contextlib.redirect_stdout(told), mock.patch("sys.argv", [
+                    "titan_job.py", "--training.steps", "4", "--parallelism.context_parallel_degree",
+                    os.environ["WORLD_SIZE"]]):
+                titan_job.main()
+            return told.getvalue()
+        one, two = each(1, main), each(2, main)
+        self.assertRegex(one[0], r"^loss 7\.\d+ in the first step, \d\.\d+ in step 4$")
+        self.assertEqual(two, [one[0], ""])
 
 
 class Refusals(unittest.TestCase):

@@ -7,8 +7,8 @@
         --parallelism.context_parallel_degree 4
 
 What torchtitan lets others replace is replaced: the trainer's post_dataloading_process takes a rank's part of each
-batch, and an override puts PlannedAttention in the place of FlexAttention. Model, loader, loss, optimizer, FSDP2, tensor
-parallelism, activation checkpointing and compilation stay torchtitan's.
+batch, and an override puts PlannedAttention in the place of FlexAttention. Model, loader, loss, optimizer, FSDP2,
+tensor parallelism, activation checkpointing and compilation stay torchtitan's.
 
 A model here has as many tokens in a rank as the plan gives it, and a few more of no meaning behind them where
 torchtitan divides tokens evenly: among tensor ranks, or in the chunks of ChunkedLossWrapper. These have no label, and
@@ -24,13 +24,15 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import torch
+import torch.distributed as dist
 import tyro
 
 from .frameworks import require
 
 require("torchtitan", "torchtitan.config:override", "torchtitan.config.override:derive",
         "torchtitan.distributed.activation_checkpoint:SelectiveAC.get_save_ops",
-        "torchtitan.models.common.attention:FlexAttention.Config", "torchtitan.models.common.attention:GQAttention.Config",
+        "torchtitan.models.common.attention:FlexAttention.Config",
+        "torchtitan.models.common.attention:GQAttention.Config",
         "torchtitan.models.common.decoder:Decoder.get_attention_masks", "torchtitan.protocols.sharding:LocalMapConfig",
         "torchtitan.components.validate:Validator.post_dataloading_process",
         "torchtitan.trainer:Trainer.post_dataloading_process")
@@ -87,7 +89,7 @@ def _refuse(why: str) -> Error:
 
 
 def _check_model(model: Any) -> tuple[int, int, int]:
-    """Refuses models whose layers are not all causal attention over a batch's documents. (heads, kv_heads, head_dim)."""
+    """(heads, kv_heads, head_dim). Refuses models whose layers are not all causal attention over documents."""
     if not isinstance(model, Decoder.Config) or not model.layers:
         raise _refuse(f"is a {type(model).__qualname__}, and a Decoder is expected")
     its = type(model)._owner
@@ -101,7 +103,7 @@ def _check_model(model: Any) -> tuple[int, int, int]:
             raise _refuse(f"has a {type(attention).__qualname__} in layer {number}, and GQAttention is expected")
         if type(attention.inner_attention) is not FlexAttention.Config:
             raise Error("E203", f"fcpc.titan: layer {number} attends by {type(attention.inner_attention).__qualname__}"
-                                ', and a plan takes the place of FlexAttention: model_registry(..., attn_backend="flex")')
+                                ', and a plan takes the place of FlexAttention: attn_backend="flex"')
         if getattr(layer, "moe", None) is not None:
             raise _refuse(f"has experts in layer {number}, and how a router balances them depends on a rank's tokens")
         heads = attention.n_heads
@@ -205,13 +207,26 @@ class _Parts:
 
     def __init__(self, config: Trainer.Config, heads: tuple[int, int, int], parallel_dims: Any, device: Any) -> None:
         self.parallel_dims, self.device, tensor = parallel_dims, device, parallel_dims.tp
-        group = parallel_dims.get_mesh("cp").get_group() if parallel_dims.cp_enabled else None
+        group = self.group = parallel_dims.get_mesh("cp").get_group() if parallel_dims.cp_enabled else None
         self.prog = _program(**{"heads": heads[0] // tensor, "kv_heads": heads[1] // tensor, "head_dim": heads[2],
                                 "dtype": TORCH_DTYPE_MAP[config.training.mixed_precision_param],
                                 "cluster": detect(ranks=1) if group is None else detect(group), **config.plan})
         self.attn = Attention(self.prog, group=group, device=device)
         self.multiple = math.lcm(tensor if config.parallelism.enable_sequence_parallel else 1,
                                  config.loss.num_chunks if type(config.loss) is ChunkedLossWrapper.Config else 1)
+
+    def _check_same(self, *batch: torch.Tensor) -> None:
+        """Compares sums of what the ranks of a group have read. Plans are compared by fcpc; other tokens may have the
+        same plan."""
+        if self.group is None:
+            return
+        x = torch.cat([one.flatten() for one in batch]).long()
+        made = (x * torch.arange(1, 2 * len(x), 2, device=x.device)).sum()
+        both = torch.stack([made, -made]).to(self.device)
+        dist.all_reduce(both, dist.ReduceOp.MAX, group=self.group)
+        if both.sum() != 0:
+            raise Error("E706", "fcpc.titan: the ranks of this group have read different batches: a loader that draws "
+                                "at random must draw the same in all ranks of a dp_rank")
 
     def __call__(self, batch: Mapping[str, torch.Tensor],
                  labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any], int]:
@@ -224,6 +239,7 @@ class _Parts:
             raise Error("E701", "fcpc.titan: input, positions and labels [rows, tokens] are expected, and these are "
                         f"{[None if x is None else list(x.shape) for x in (tokens, positions, labels)]}: positions say "
                         "where documents begin")
+        self._check_same(tokens, positions, labels)
         begins = positions == 0
         begins[:, 0] = True
         at = begins.flatten().nonzero().flatten().tolist()
@@ -244,7 +260,7 @@ class Trainer(torchtitan.trainer.Trainer):  # type: ignore[misc]
     optimizers and checkpoints are torchtitan's own, so a job may go on with or without plans.
 
     Errors: E203 (settings that a plan cannot honour), E702 (models with other attention), E701 (batches without
-    positions, or with more than tokens), E706 (ranks of a group whose batches have other documents).
+    positions, or with more than tokens), E706 (ranks of a group that have read different batches).
     """
 
     @dataclass(kw_only=True, slots=True)

@@ -67,7 +67,7 @@ typedef struct standin {
     bool unwatched;      /* nobody looks at which bytes are touched: for timing, since that costs more than a run */
     unsigned patience_s; /* how long a call that waits for the devices waits for other processes; 0: 200 */
     /* what happened */
-    int connections;     /* CUDA_DEVICE_MAX_CONNECTIONS when the driver started */
+    int connections;         /* CUDA_DEVICE_MAX_CONNECTIONS when the driver started */
     unsigned long questions; /* about a pointer: cuPointerGetAttribute */
     long calls, live;    /* live: objects and allocations that exist now */
     /* Bytes allocated on each device, and pinned on the host: now, and the most there were. */
