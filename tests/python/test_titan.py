@@ -152,12 +152,12 @@ class Jobs(unittest.TestCase):
                 self.assertIn("have read different batches", found["error"])
 
     def test_layouts(self):
-        """Two layers of the debug model, 20 steps."""
+        """Two layers of the debug model, 8 steps."""
         change = changed(rows=1)
-        one, two = job(1, False, 20, change), job(2, False, 20, change)
+        one, two = job(1, False, 8, change), job(2, False, 8, change)
         for want, settings in (one, FOUR), (two, CP2), (one, {**CP2, **TP2}):
             with self.subTest(settings):
-                self.same(job(4, True, 20, change, **settings), want)
+                self.same(job(4, True, 8, change, **settings), want)
 
     def test_the_own_context_parallelism(self):
         """torchtitan's, which takes rows of 128 tokens a rank or more."""
