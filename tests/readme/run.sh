@@ -52,6 +52,15 @@ exists() {
     # shellcheck disable=SC2046
     set -f -- $(echo "$2" | sed "s/[[:space:]]#.*//; s/[][]//g; s/='[^']*'/=/g")
     set +f
+    case "$*" in "python -m fcpc audit "*)
+        for word in "$@"; do
+            case "$word" in --*) grep -q "add_argument(\"$word\"" runtime/python/fcpc/audit/command.py ||
+                { bad "$where" "fcpc audit has no option '$word'"; return; } ;; esac
+        done
+        good
+        return
+        ;;
+    esac
     while [ $# -gt 0 ]; do # what starts ranks is not ours to check
         case "$1" in make | fcpc | build/fcpc) break ;; *) shift ;; esac
     done
