@@ -109,7 +109,7 @@ class Right(unittest.TestCase):
         for name in RIGHT:
             begin = time.time()
             with self.subTest(name):
-                self.silent(name, int(os.environ.get("AUDIT_BATCHES", "150")))
+                self.silent(name, int(os.environ.get("AUDIT_BATCHES", "60")))
             print(f"{name}: {time.time() - begin:.1f} s")
 
 
