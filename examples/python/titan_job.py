@@ -113,6 +113,7 @@ def stock(steps=20):
     """torchtitan's debug model, in float32 and with short rows."""
     config = llama3_debugmodel()
     config.dump_folder, config.hf_assets_path = tempfile.gettempdir(), "."
+    config.comm.trace_buf_size = 0  # else torchtitan makes a folder for what NCCL did last
     config.tokenizer, config.dataloader.dataset = Words.Config(), "words"
     config.validator.dataloader.dataset = "words"
     config.metrics = Losses.Config(log_freq=1)
