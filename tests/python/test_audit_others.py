@@ -275,9 +275,9 @@ class Command(unittest.TestCase):
                        "    from dataclasses import replace\n"
                        "    return attend(q, k, v, replace(trial, mask='causal'))\n"
                        "attention = own\n")
-        made = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
-                               "--log-dir", os.path.dirname(self.script), "-m", "fcpc", "audit", self.script], text=True, timeout=200, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE)
+        made = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--log-dir",
+                               os.path.dirname(self.script), "-m", "fcpc", "audit", self.script], text=True,
+                              timeout=200, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.assertEqual(made.returncode, 0, made.stderr)
         self.assertIn("mine.py: 1 program on 2 ranks: no difference was found", made.stdout)
 
