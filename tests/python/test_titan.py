@@ -124,13 +124,16 @@ class Jobs(unittest.TestCase):
     """Losses and norms of jobs by plans beside those of torchtitan."""
 
     def same(self, got, want, losses=2e-6, norms=2e-6):
+        most = {}
         for one in got:
             for name, bound in ("losses", losses), ("norms", norms), ("validated", losses):
                 mine, its = torch.tensor(one[name]), torch.tensor(want[0][name])
                 self.assertEqual(mine.shape, its.shape, name)
                 if len(its):
-                    self.assertLessEqual(((mine - its).abs() / its).max().item(), bound, name)
+                    most[name] = max(most.get(name, 0), ((mine - its).abs() / its).max().item())
+                    self.assertLessEqual(most[name], bound, name)
         self.assertGreater(abs(want[0]["losses"][0] - want[0]["losses"][-1]), 0.01)  # it learns something
+        print(", ".join(f"{name} {value:.1e}" for name, value in most.items()))
 
     def test_two_ranks(self):
         """The smallest run: two layers, two steps, and a validation."""
@@ -152,8 +155,11 @@ class Jobs(unittest.TestCase):
                 self.assertIn("have read different batches", found["error"])
 
     def test_layouts(self):
-        """Two layers of the debug model, a few steps, or as many as TITAN_STEPS says."""
+        """A few steps of two layers; with TITAN_STEPS=20 as many of the whole debug model."""
         steps, change = int(os.environ.get("TITAN_STEPS", 4)), changed(rows=1)
+        if "TITAN_STEPS" in os.environ:
+            def change(config):
+                config.training.seq_len = 128
         one, two = job(1, False, steps, change), job(2, False, steps, change)
         for want, settings in (one, FOUR), (two, CP2), (one, {**CP2, **TP2}):
             with self.subTest(settings):
