@@ -5,9 +5,11 @@ ways to divide a batch that people use, and, if none of them fits, with runs of 
 """
 from __future__ import annotations
 
-from typing import Callable, Iterator, NamedTuple, Sequence
+from typing import Iterator, NamedTuple, Sequence
 
 import torch
+
+from .rows import WAYS, Way, of_each, padded
 
 PADDING, FOREIGN = -1, -2
 """In place of a token: a row of padding, and a row whose number no token of the batch has."""
@@ -26,39 +28,18 @@ class Placed(NamedTuple):
     rule: str | None
 
 
-def _padded(length: int, begin: int, to: int) -> torch.Tensor:
-    """The tokens of a sequence, filled up with -1, or cut."""
-    tokens = torch.arange(to)
-    return torch.where(tokens < length, tokens + begin, PADDING)
-
-
-def _contiguous(tokens: torch.Tensor, ranks: int) -> list[torch.Tensor]:
-    side = -(-len(tokens) // ranks)
-    return [tokens[r * side:(r + 1) * side] for r in range(ranks)]
-
-
-def _zigzag(tokens: torch.Tensor, ranks: int) -> list[torch.Tensor]:
-    side = -(-len(tokens) // (2 * ranks))
-    pieces = [tokens[i * side:(i + 1) * side] for i in range(2 * ranks)]
-    return [torch.cat([pieces[r], pieces[2 * ranks - 1 - r]]) for r in range(ranks)]
-
-
-def _striped(tokens: torch.Tensor, ranks: int) -> list[torch.Tensor]:
-    return [tokens[r::ranks] for r in range(ranks)]
-
-
-_WAYS: tuple[tuple[str, Callable[[torch.Tensor, int], list[torch.Tensor]]], ...] = (
-    ("contiguous", _contiguous), ("zigzag", _zigzag), ("striped", _striped),
+_WAYS: tuple[tuple[str, Way], ...] = (
+    ("contiguous", WAYS["contiguous"]), ("zigzag", WAYS["zigzag"]), ("striped", WAYS["stripe"]),
     ("contiguous, in parts as equal as can be", lambda tokens, ranks: list(tokens.tensor_split(ranks))))
 
 
 def rules(lengths: Sequence[int], ranks: int, total: int) -> Iterator[Rule]:
     """The known ways to divide a batch over ranks that have `total` rows together. If these are more than the tokens,
     the batch or each of its sequences is filled up; if they are fewer, it is cut."""
-    number, begins = sum(lengths), [sum(lengths[:i]) for i in range(len(lengths))]
+    number = sum(lengths)
     said = "" if total == number else ", filled up" if total > number else ", cut"
     for name, way in _WAYS:
-        yield Rule(f"{name}{said}", way(_padded(number, 0, total), ranks))
+        yield Rule(f"{name}{said}", way(padded(number, 0, total), ranks))
     if len(lengths) < 2:
         return
     sizes = {tuple(lengths)}
@@ -66,11 +47,10 @@ def rules(lengths: Sequence[int], ranks: int, total: int) -> Iterator[Rule]:
         sizes |= {tuple(-(-n // unit) * unit for n in lengths), tuple(n // unit * unit for n in lengths)}
     if total % len(lengths) == 0:
         sizes.add((total // len(lengths),) * len(lengths))
-    for padded in sorted(sizes):
-        if sum(padded) == total:
+    for to in sorted(sizes):
+        if sum(to) == total:
             for name, way in _WAYS:
-                parts = [way(_padded(n, begin, to), ranks) for n, begin, to in zip(lengths, begins, padded)]
-                yield Rule(f"{name} within each sequence{said}", [torch.cat(own) for own in zip(*parts)])
+                yield Rule(f"{name} within each sequence{said}", of_each(way, lengths, to, ranks))
 
 
 class Column(NamedTuple):

@@ -8,49 +8,54 @@ import torch
 from ..errors import Error
 
 Rows = Union[str, Sequence[Any], Callable[[int, int], Any]]
-_Rule = Callable[[Sequence[int], int, int], "list[range]"]
+Way = Callable[[torch.Tensor, int], "list[torch.Tensor]"]
+"""Divides tokens, int64, among a number of ranks: gives those of each rank."""
 
 
-def _pieces(begin: int, length: int, count: int, numbers: Sequence[int]) -> list[range]:
-    """Of `count` pieces of a sequence, those with these numbers. The last pieces are shorter, or empty."""
-    side = -(-length // count)
-    return [range(begin + min(i * side, length), begin + min((i + 1) * side, length)) for i in numbers]
+def _contiguous(tokens: torch.Tensor, ranks: int) -> list[torch.Tensor]:
+    side = -(-len(tokens) // ranks)
+    return [tokens[r * side:(r + 1) * side] for r in range(ranks)]
 
 
-def _contiguous(lengths: Sequence[int], rank: int, ranks: int) -> list[range]:
-    return _pieces(0, sum(lengths), ranks, [rank])
+def _zigzag(tokens: torch.Tensor, ranks: int) -> list[torch.Tensor]:
+    pieces = _contiguous(tokens, 2 * ranks)
+    return [torch.cat([pieces[r], pieces[2 * ranks - 1 - r]]) for r in range(ranks)]
 
 
-def _zigzag(lengths: Sequence[int], rank: int, ranks: int) -> list[range]:
-    return _pieces(0, sum(lengths), 2 * ranks, [rank, 2 * ranks - 1 - rank])
+def _stripe(tokens: torch.Tensor, ranks: int) -> list[torch.Tensor]:
+    return [tokens[r::ranks] for r in range(ranks)]
 
 
-def _stripe(lengths: Sequence[int], rank: int, ranks: int) -> list[range]:
-    return [range(rank, sum(lengths), ranks)]
+WAYS: dict[str, Way] = {"contiguous": _contiguous, "zigzag": _zigzag, "stripe": _stripe}
 
 
-def _of_each(lengths: Sequence[int], count: int, numbers: Sequence[int]) -> list[range]:
-    """The same pieces of every sequence. Each has `count` equal pieces, so it is filled up with padding, -1."""
-    begin, made = 0, []
-    for length in lengths:
-        side = -(-length // count)
-        for piece in _pieces(begin, length, count, numbers):
-            made += [piece, range(-1, -1 - side + len(piece), -1)]  # negative numbers stand for padding
-        begin += length
-    return made
+def padded(length: int, begin: int, to: int) -> torch.Tensor:
+    """The tokens of a sequence that begins at `begin`: `to` of them, filled up with -1, or cut."""
+    tokens = torch.arange(to)
+    return torch.where(tokens < length, tokens + begin, -1)
 
 
-def _contiguous_each(lengths: Sequence[int], rank: int, ranks: int) -> list[range]:
-    return _of_each(lengths, ranks, [rank])
+def of_each(way: Way, lengths: Sequence[int], to: Sequence[int], ranks: int) -> list[torch.Tensor]:
+    """The tokens of each rank where every sequence is divided by itself, after it has been filled up or cut to `to`."""
+    begins = [sum(lengths[:i]) for i in range(len(lengths))]
+    parts = [way(padded(*one), ranks) for one in zip(lengths, begins, to)]
+    return [torch.cat([torch.zeros(0, dtype=torch.int64), *(part[rank] for part in parts)]) for rank in range(ranks)]
 
 
-def _zigzag_each(lengths: Sequence[int], rank: int, ranks: int) -> list[range]:
-    return _of_each(lengths, 2 * ranks, [rank, 2 * ranks - 1 - rank])
+def _of_batch(way: Way) -> Callable[[Sequence[int], int], list[torch.Tensor]]:
+    return lambda lengths, ranks: way(torch.arange(sum(lengths)), ranks)
 
 
-RULES: dict[str, _Rule] = {"contiguous": _contiguous, "contiguous_each": _contiguous_each, "stripe": _stripe,
-                           "zigzag": _zigzag, "zigzag_each": _zigzag_each}
-"""For (lengths of the batch, rank, ranks) the tokens of that rank, as `audit.check` names them for its `rows`."""
+def _of_sequences(way: Way, pieces: int) -> Callable[[Sequence[int], int], list[torch.Tensor]]:
+    """Each sequence is filled up until its pieces, so many for each rank, are equal."""
+    return lambda lengths, ranks: of_each(way, lengths, [-(-n // (pieces * ranks)) * pieces * ranks for n in lengths],
+                                          ranks)
+
+
+RULES: dict[str, Callable[[Sequence[int], int], list[torch.Tensor]]] = {
+    "contiguous": _of_batch(_contiguous), "contiguous_each": _of_sequences(_contiguous, 1),
+    "stripe": _of_batch(_stripe), "zigzag": _of_batch(_zigzag), "zigzag_each": _of_sequences(_zigzag, 2)}
+"""For (lengths of the batch, ranks) the tokens of each rank, as `audit.check` names them for its `rows`."""
 
 
 def order_of(rows: Rows, lengths: Sequence[int] | int, ranks: int) -> list[torch.Tensor]:
@@ -69,7 +74,7 @@ def order_of(rows: Rows, lengths: Sequence[int] | int, ranks: int) -> list[torch
         if rows not in RULES:
             raise Error("E203", f'audit: rows="{rows}" is not known: one of {", ".join(RULES)}, a list with the tokens '
                                 "of each rank, or a function of (rank, ranks) that gives them")
-        made = [[token for piece in RULES[rows](lengths, rank, ranks) for token in piece] for rank in range(ranks)]
+        made = RULES[rows](lengths, ranks)
     else:
         made = list(rows)
     if len(made) != ranks:
