@@ -143,6 +143,11 @@ uint32_t emit_kernels_of(uint32_t d, uint32_t v, bool score, unsigned skeletons,
 }
 #undef SMALL
 
+unsigned emit_backward_within(uint32_t d, uint32_t v, bool score, unsigned backward, uint32_t most) {
+    emit_kernel asked[EMIT_KERNELS];
+    return emit_kernels_of(d, v, score, backward, asked) && asked[0].shared > most ? EMIT_SPLIT : backward;
+}
+
 /* Per SM: KiB of shared memory, how many of them one CTA may have, warps, CTAs (from the table of compute capabilities in
  * CUDA's programming guide). */
 typedef struct sm_limits {

@@ -71,6 +71,8 @@ enum { EMIT_KERNELS = 21 };
 /* The kernels of skeletons, in the order of the source; returns how many. */
 uint32_t emit_kernels_of(uint32_t head_dim, uint32_t value_dim, bool score, unsigned skeletons,
                          emit_kernel out[EMIT_KERNELS]);
+/* The backward skeleton `backward`, or SPLIT where its CTA needs more than `most` bytes of shared memory. */
+unsigned emit_backward_within(uint32_t head_dim, uint32_t value_dim, bool score, unsigned backward, uint32_t most);
 /* How many bytes of shared memory a CTA may have on an architecture ("sm_80", "sm_90a"). 0: it is unknown here. */
 uint32_t emit_shared_most(const char *arch);
 /* How many CTAs of a kernel an SM of an architecture ("sm_80", "sm_90a") holds at once. threads, shared: of a CTA, the

@@ -84,14 +84,14 @@ static fcp_code check_fused(const emission *e, fcp_error *err) {
 static fcp_code check_shared(const fcp_plan *plan, bool named, emission *e, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     const uint32_t most = e->arch ? emit_shared_most(e->arch) : 0;
-    emit_kernel asked[EMIT_KERNELS];
-    uint32_t count = emit_kernels_of(p->head_dim, p->value_dim, plan->score_count != 0, e->backward, asked);
-    if (!most || !count || asked[0].shared <= most) return FCP_OK;
-    if (named)
+    if (!most) return FCP_OK; /* an architecture that is not known */
+    const unsigned fits = emit_backward_within(p->head_dim, p->value_dim, plan->score_count != 0, e->backward, most);
+    if (named && fits != e->backward)
         return fcp_fail(err, FCP_E_ARCH,
-                        "%s takes %" PRIu32 " bytes of shared memory, and %s has %" PRIu32 ": --backward split fits",
-                        asked[0].name, asked[0].shared, e->arch, most);
-    e->backward = EMIT_SPLIT;
+                        "the backward pass in one kernel takes more than the %" PRIu32 " bytes of shared memory that "
+                        "%s has: --backward split fits",
+                        most, e->arch);
+    e->backward = fits;
     return FCP_OK;
 }
 

@@ -33,10 +33,9 @@ static fcp_code open_device(fcp_cuda_session *s, cuda_device *d, int number, fcp
         return fcp_fail(err, FCP_E_ARCH, "device %d (%s): %s", number, d->name, why.message);
     bool sm_90a = !s->mma_sync && fcp_cuda_is_sm_90a(d);
     d->forward = emit_forward(p->head_dim, p->value_dim, sm_90a);
-    d->backward = emit_backward(p->head_dim, p->value_dim, p->deterministic, sm_90a);
-    emit_kernel asked[EMIT_KERNELS];
-    emit_kernels_of(p->head_dim, p->value_dim, s->plan->score_count != 0, d->backward, asked);
-    if (asked[0].shared > (uint32_t)d->shared) d->backward = EMIT_SPLIT;
+    d->backward =
+        emit_backward_within(p->head_dim, p->value_dim, s->plan->score_count != 0,
+                             emit_backward(p->head_dim, p->value_dim, p->deterministic, sm_90a), (uint32_t)d->shared);
     code = fcp_cuda_check(s->cuda, call->context_retain(&d->context, d->handle), err, "device %d (%s) cannot be opened",
                           number, d->name);
     d->retained = !code;
