@@ -24,10 +24,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import torch
-import torch.distributed as dist
 import tyro
 
-from .frameworks import require
+from .frameworks import other_batch, require
 
 require("torchtitan", "torchtitan.config:override", "torchtitan.config.override:derive",
         "torchtitan.distributed.activation_checkpoint:SelectiveAC.get_save_ops",
@@ -216,15 +215,9 @@ class _Parts:
                                  config.loss.num_chunks if type(config.loss) is ChunkedLossWrapper.Config else 1)
 
     def _check_same(self, *batch: torch.Tensor) -> None:
-        """Compares sums of what the ranks of a group have read. Plans are compared by fcpc; other tokens may have the
-        same plan."""
-        if self.group is None:
-            return
-        x = torch.cat([one.flatten() for one in batch]).long()
-        made = (x * torch.arange(1, 2 * len(x), 2, device=x.device)).sum()
-        both = torch.stack([made, -made]).to(self.device)
-        dist.all_reduce(both, dist.ReduceOp.MAX, group=self.group)
-        if both.sum() != 0:
+        """Compares what the ranks of a group have read. Plans are compared by fcpc; other tokens may have the same
+        plan."""
+        if self.group is not None and other_batch(self.group, self.device, *batch) is not None:
             raise Error("E706", "fcpc.titan: the ranks of this group have read different batches: a loader that draws "
                                 "at random must draw the same in all ranks of a dp_rank")
 

@@ -17,7 +17,6 @@ and what is counted or gathered: one process of a group speaks for the group.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -29,7 +28,7 @@ from transformers import PreTrainedModel, Trainer
 
 from . import hf
 from .errors import Error
-from .frameworks import require
+from .frameworks import other_batch, require
 from .plan import Plan
 from .program import Cluster, detect
 from .torch import Attention
@@ -323,16 +322,10 @@ class Groups(Trainer):
         """Compares the batches of a group. Plans are compared by fcpc; the same lengths may have other tokens."""
         if self.group is None:
             return
-        made = hashlib.sha256(repr(packed.lengths).encode())
-        for x in packed.tokens, packed.labels:
-            made.update(b"" if x is None else x.cpu().numpy().tobytes())
-        mine = torch.tensor([int.from_bytes(made.digest()[:7], "big")], device=self.args.device)
-        every = [torch.empty_like(mine) for _ in range(self.context)]
-        dist.all_gather(every, mine, group=self.group)
-        for rank, other in enumerate(every):
-            if not torch.equal(other, every[0]):
-                raise Error("E706", f"rank {rank} of this group has read another batch than rank 0: a dataset or a "
-                                    "collator that draws at random must draw the same in all processes of a group")
+        rank = other_batch(self.group, self.args.device, packed.tokens, packed.labels, torch.tensor(packed.lengths))
+        if rank is not None:
+            raise Error("E706", f"rank {rank} of this group has read another batch than rank 0: a dataset or a "
+                                "collator that draws at random must draw the same in all processes of a group")
 
 
 class ContextParallel(Groups):
