@@ -119,9 +119,15 @@ static unsigned skeletons_of(const fcp_cuda_session *s, const cuda_device *d, in
     return has ? d->backward | (s->sums ? EMIT_TABLES : 0) : 0;
 }
 
-/* Loads the module of a pass, in the place of an earlier one. */
+/* Does a driver that fails to load a module with this result say that it does not know the cubin's form? So it fails
+ * for what an NVRTC compiled that is newer than itself. */
+static bool form_unknown(cu_result result) {
+    return result == CU_ERROR_INVALID_IMAGE || result == CU_ERROR_NO_BINARY || result == CU_ERROR_UNSUPPORTED_PTX;
+}
+
+/* Loads the module of a pass, in the place of an earlier one. *refused: the driver does not know the cubin's form. */
 static fcp_code load_module(fcp_cuda_session *s, cuda_device *d, int pass, const char *arch, const fcp_cubin *cubin,
-                            fcp_error *err) {
+                            bool *refused, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     free(d->sources[pass]);
     d->sources[pass] = NULL;
@@ -131,15 +137,19 @@ static fcp_code load_module(fcp_cuda_session *s, cuda_device *d, int pass, const
                             : fcp_cuda_check(s->cuda, call->module_unload(before), err,
                                              "device %d does not give kernels up", d->handle);
     if (code) return code;
+    const cu_result result = call->module_load(&d->modules[pass], cubin->bytes);
+    *refused = form_unknown(result);
     code =
-        fcp_cuda_check(s->cuda, call->module_load(&d->modules[pass], cubin->bytes), err,
-                       "device %d does not take the kernels compiled for %s; the driver is for CUDA %d.%d, and what a "
-                       "later NVRTC compiles may be too new for it (FCP_NVRTC names another)",
-                       d->handle, arch, s->cuda->version / 1000, s->cuda->version % 1000 / 10);
+        fcp_cuda_check(s->cuda, result, err,
+                       "device %d does not take the kernels compiled for %s; the driver is for CUDA %d.%d, and what "
+                       "a later NVRTC compiles may be too new for it: install NVRTC %d (FCP_NVRTC names its file), "
+                       "or a newer driver",
+                       d->handle, arch, s->cuda->version / 1000, s->cuda->version % 1000 / 10, s->cuda->version / 1000);
     return code ? code : find_kernels(s, d, d->modules[pass], skeletons_of(s, d, pass), err);
 }
 
-static fcp_code load_kernels(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, fcp_error *err) {
+/* Compiles and loads the kernels of a device that are not loaded yet. *refused: as in load_module. */
+static fcp_code load_once(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, bool *refused, fcp_error *err) {
     fcp_jit_part parts[FCP_PASSES] = {{.source = NULL}};
     char arch[32], *sources[FCP_PASSES] = {NULL};
     int passes[FCP_PASSES];
@@ -164,7 +174,7 @@ static fcp_code load_kernels(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, 
     if (*fcp_jit_warning(jit)) warn(s, "%s", fcp_jit_warning(jit));
     if (!code && count) code = fcp_cuda_use(s, d, err);
     for (uint32_t i = 0; !code && i < count; i++) {
-        code = load_module(s, d, passes[i], arch, &parts[i].cubin, err);
+        code = load_module(s, d, passes[i], arch, &parts[i].cubin, refused, err);
         if (code) break;
         d->sources[passes[i]] = sources[i];
         sources[i] = NULL;
@@ -172,6 +182,23 @@ static fcp_code load_kernels(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, 
     for (uint32_t i = 0; i < count; i++) {
         fcp_cubin_free(&parts[i].cubin);
         free(sources[i]);
+    }
+    return code;
+}
+
+/* The same. If the driver does not know the form of what one NVRTC compiles, another one compiles, for as long as there
+ * is another; if none is left that compiles, the error is the driver's. */
+static fcp_code load_kernels(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, fcp_error *err) {
+    bool refused = false;
+    fcp_code code = load_once(s, jit, d, &refused, err);
+    while (refused) {
+        fcp_error other = {0};
+        refused = false;
+        if (!fcp_jit_refused(jit, &other)) break;
+        fcp_code again = load_once(s, jit, d, &refused, &other);
+        if (again == FCP_E_COMPILE || again == FCP_E_BACKEND) continue;
+        code = again;
+        *err = other;
     }
     return code;
 }
@@ -192,6 +219,7 @@ fcp_code fcp_cuda_kernels_load(fcp_cuda_session *s, fcp_error *err) {
     fcp_jit *jit = NULL;
     fcp_code code = fcp_jit_open(NULL, &jit, err);
     if (code) return code;
+    fcp_jit_set_driver(jit, s->cuda->version);
     for (uint32_t i = 0; !code && i < s->device_count; i++) code = load_kernels(s, jit, &s->devices[i], err);
     fcp_jit_close(jit);
     return code;

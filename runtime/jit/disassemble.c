@@ -59,7 +59,7 @@ static bool try_beside_nvrtc(search *s) {
     fcp_nvrtc *n = NULL;
     fcp_error ignored;
     bool found = false;
-    if (fcp_nvrtc_open(&n, &ignored)) return false;
+    if (fcp_nvrtc_open(NULL, &n, &ignored)) return false;
     const char *file = strrchr(n->path, '/');
     size_t length = file ? (size_t)(file - n->path) : 0;
     while (length && n->path[length - 1] != '/') length--;

@@ -30,6 +30,8 @@ struct fcp_jit {
     char *folder; /* NULL: nothing is kept on disk */
     char warning[300];
     fcp_nvrtc *nvrtc; /* NULL until something has to be compiled */
+    fcp_nvrtc_choice choice;
+    int major; /* of the NVRTC that compiled last, or whose cubins the cache had */
 };
 
 /* Which NVRTC compiles. It is part of every entry's key: another NVRTC may make other code. */
@@ -47,6 +49,12 @@ typedef struct entry_header {
     fcp_kernel_cost kernels[FCP_KERNELS_MAX];
 } entry_header;
 static const char magic[8] = "fcpjit2"; /* begins every file of the cache */
+
+static fcp_code load_nvrtc(fcp_jit *j, fcp_error *err) {
+    fcp_code code = j->nvrtc ? FCP_OK : fcp_nvrtc_open(&j->choice, &j->nvrtc, err);
+    if (!code) j->major = j->nvrtc->major;
+    return code;
+}
 
 static void warn(fcp_jit *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void warn(fcp_jit *j, const char *format, ...) {
@@ -109,6 +117,15 @@ fcp_code fcp_jit_open(const char *folder, fcp_jit **out_jit, fcp_error *err) {
     else free(path);
     *out_jit = j;
     return FCP_OK;
+}
+
+void fcp_jit_set_driver(fcp_jit *j, int version) { j->choice.cuda = version > 0 ? (unsigned)version / 1000 : 0; }
+
+bool fcp_jit_refused(fcp_jit *j, fcp_error *err) {
+    if (j->major > 0 && j->major < 32) j->choice.refused |= 1u << j->major;
+    fcp_nvrtc_close(j->nvrtc);
+    j->nvrtc = NULL;
+    return load_nvrtc(j, err) == FCP_OK;
 }
 
 void fcp_jit_close(fcp_jit *j) {
@@ -178,7 +195,8 @@ static char *entry_path(const fcp_jit *j, const uint8_t key[HASH], const char *s
 
 /* The cache's file "nvrtc": which NVRTC was found, and the hash of its file. With it, a run whose kernels are all in
  * the cache neither loads NVRTC nor hashes 100 MB. The record is believed only if the file at `path` has not changed
- * since, and if a search for NVRTC would look in the same places as it did then. */
+ * since, and if a search for NVRTC would look in the same places as it did then. Each choice of NVRTC has a record of
+ * its own ("nvrtc-12-2000": for a driver for CUDA 12 that has refused version 13). */
 typedef struct compiler_record {
     char magic[8], path[400];
     uint8_t search[HASH]; /* of the environment variables that decide which file is found */
@@ -230,12 +248,13 @@ static bool compiler_recall(const fcp_jit *j, const char *path, compiler *out) {
     return good;
 }
 
-static fcp_code load_nvrtc(fcp_jit *j, fcp_error *err) { return j->nvrtc ? FCP_OK : fcp_nvrtc_open(&j->nvrtc, err); }
-
 /* Says which NVRTC compiles: from the record, or by loading it, hashing its file and writing the record. If the file
  * cannot be read, the disk cache is given up with a warning. */
 static fcp_code compiler_find(fcp_jit *j, compiler *out, fcp_error *err) {
-    char *path = path_join(j->folder, "nvrtc");
+    char name[40] = "nvrtc";
+    const fcp_nvrtc_choice *c = &j->choice;
+    if (c->cuda == 12 || c->refused) snprintf(name, sizeof name, "nvrtc-%u-%x", c->cuda, c->refused);
+    char *path = path_join(j->folder, name);
     if (!path) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     fcp_code code = FCP_OK;
     if (!compiler_recall(j, path, out)) {
@@ -262,6 +281,7 @@ static fcp_code compiler_find(fcp_jit *j, compiler *out, fcp_error *err) {
             }
         }
     }
+    if (!code) j->major = out->major;
     free(path);
     return code;
 }

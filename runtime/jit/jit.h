@@ -20,6 +20,12 @@ typedef struct fcp_jit fcp_jit;
  * error. The caller closes it. Errors: FCP_E_NO_MEMORY. */
 fcp_code fcp_jit_open(const char *folder, fcp_jit **out_jit, fcp_error *err);
 void fcp_jit_close(fcp_jit *jit);
+/* Says which driver will load the cubins, by the version of CUDA that it is for (12040 is 12.4), before anything is
+ * compiled: that decides which NVRTC compiles (nvrtc.h). Without this call the newest does. */
+void fcp_jit_set_driver(fcp_jit *jit, int version);
+/* The driver refused a cubin: from now on another major version of NVRTC compiles, if one is installed. False: none is,
+ * and *err says which was refused. */
+bool fcp_jit_refused(fcp_jit *jit, fcp_error *err);
 /* Why there is no disk cache, or why something could not be written to it; "" if all is well. Valid until the close. */
 const char *fcp_jit_warning(const fcp_jit *jit);
 

@@ -24,11 +24,20 @@ enum { SYMBOL_COUNT = sizeof symbols / sizeof *symbols };
 _Static_assert(sizeof(struct fcp_nvrtc_table) == SYMBOL_COUNT * sizeof(void (*)(void)),
                "the table holds pointers and nothing else");
 
-static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL};
-static const fcp_library library = {"NVRTC", "FCP_NVRTC", names, symbols, SYMBOL_COUNT,
-                                    "install the CUDA toolkit 12 or later"};
+/* The names to look for, one list after the other: for a driver for CUDA 12, and otherwise. Within a list
+ * fcp_library_load prefers what the process has loaded already. The lists of one name are for the case that the driver
+ * has refused what came before. The last list has all names, so that an error says where NVRTC was looked for. */
+#define ALL_NAMES                                                                                                      \
+    { "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so" }
+enum { LISTS = 5 };
+static const char *const cuda_12_first[LISTS][4] = {
+    {"libnvrtc.so.12"}, {"libnvrtc.so"}, {"libnvrtc.so.13"}, ALL_NAMES, ALL_NAMES};
+static const char *const newest_first[LISTS][4] = {
+    ALL_NAMES, {"libnvrtc.so.13"}, {"libnvrtc.so.12"}, {"libnvrtc.so"}, ALL_NAMES};
 
-fcp_code fcp_nvrtc_open(fcp_nvrtc **out, fcp_error *err) {
+static fcp_code open_list(const char *const *names, fcp_nvrtc **out, fcp_error *err) {
+    const fcp_library library = {"NVRTC", "FCP_NVRTC",  names,
+                                 symbols, SYMBOL_COUNT, "install the CUDA toolkit 12 or later"};
     struct opened {
         fcp_nvrtc base;
         struct fcp_nvrtc_table table;
@@ -45,6 +54,26 @@ fcp_code fcp_nvrtc_open(fcp_nvrtc **out, fcp_error *err) {
     }
     if (!code) *out = &o->base;
     else fcp_nvrtc_close(&o->base);
+    return code;
+}
+
+fcp_code fcp_nvrtc_open(const fcp_nvrtc_choice *choice, fcp_nvrtc **out, fcp_error *err) {
+    const fcp_nvrtc_choice any = {0}, *c = choice ? choice : &any;
+    const char *const(*lists)[4] = c->cuda == 12 ? cuda_12_first : newest_first;
+    fcp_code code = FCP_OK;
+    for (int i = 0; i < LISTS; i++) {
+        fcp_nvrtc *n = NULL;
+        code = open_list(lists[i], &n, err);
+        if (!code && n->major < 32 && c->refused >> n->major & 1) {
+            code = fcp_fail(err, FCP_E_BACKEND,
+                            "the driver refuses what NVRTC %d.%d in '%s' compiles, and there is no other", n->major,
+                            n->minor, n->path);
+            fcp_nvrtc_close(n);
+            continue;
+        }
+        if (!code) *out = n;
+        if (code != FCP_E_BACKEND) return code;
+    }
     return code;
 }
 

@@ -9,8 +9,16 @@ typedef struct fcp_nvrtc {
     const struct fcp_nvrtc_table *table;
 } fcp_nvrtc;
 
-/* Loads NVRTC; the caller closes it. FCP_E_BACKEND: it is not installed, or older than 12.0. */
-fcp_code fcp_nvrtc_open(fcp_nvrtc **out, fcp_error *err);
+/* Which NVRTC is wanted. A driver does not load what a later major version of NVRTC compiles: drivers before 580, which
+ * are for CUDA 12, refuse the cubins of NVRTC 13, but load those of any NVRTC 12. */
+typedef struct fcp_nvrtc_choice {
+    unsigned cuda;    /* the major version of CUDA that the driver is for; 0: no driver will load the cubin */
+    unsigned refused; /* bit n: NVRTC of major version n is not wanted, since the driver has refused its cubins */
+} fcp_nvrtc_choice;
+/* Loads NVRTC; the caller closes it. The newest comes first, but for a driver for CUDA 12 that of CUDA 12. If it is not
+ * installed, another one is loaded all the same: the driver may take its cubins. choice NULL: the newest.
+ * FCP_E_BACKEND: none is installed, or the one that is there is older than 12.0. */
+fcp_code fcp_nvrtc_open(const fcp_nvrtc_choice *choice, fcp_nvrtc **out, fcp_error *err);
 void fcp_nvrtc_close(fcp_nvrtc *n);
 
 /* What one kernel takes, as ptxas says. Registers and barriers are counts, the others bytes; `shared` is static shared

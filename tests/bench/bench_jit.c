@@ -106,7 +106,7 @@ void bench_jit(void) {
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *program = NULL;
     fcp_plan *plan = NULL;
-    if (fcp_nvrtc_open(&n, &err)) printf("jit: %s\n", err.message);
+    if (fcp_nvrtc_open(NULL, &n, &err)) printf("jit: %s\n", err.message);
     fcp_nvrtc_close(n);
     if (n && d && !fcpc_parse_text("bench.fcp", program_text, sizeof program_text - 1, NULL, d, &program) &&
         !fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan) && mkdtemp(folder)) {

@@ -235,6 +235,28 @@ static void use_carried(const gpu *g) {
     setenv("GPU_KERNELS", path, 0);
 }
 
+/* Would the driver load these kernels? It refuses those of a later major version of NVRTC than the CUDA that it is
+ * for. */
+static bool carried_fit(const gpu_machine *m) {
+    const char *folder = getenv("GPU_KERNELS");
+    char path[600];
+    int major = 0, minor = 0;
+    snprintf(path, sizeof path, "%.500s/version", folder ? folder : "");
+    FILE *f = getenv("GPU_CARRIED") && folder ? fopen(path, "re") : NULL;
+    bool fit = !f || fscanf(f, "%d.%d", &major, &minor) != 2 || major <= m->driver_version / 1000;
+    if (f) fclose(f);
+    if (!fit)
+        fprintf(
+            stderr,
+            "gpu-check: nothing was checked: NVRTC %d.%d made the kernels in %.300s, and this driver is for CUDA "
+            "%d.%d, "
+            "which does not load them. Pack with NVRTC %d (GPU_NVRTC names its file), or remove %.300s and have them "
+            "compiled here\n",
+            major, minor, folder, m->driver_version / 1000, m->driver_version % 1000 / 10, m->driver_version / 1000,
+            folder);
+    return fit;
+}
+
 int main(int argc, char **argv) {
     arguments a;
     char why[300] = "", cache[400];
@@ -279,6 +301,7 @@ int main(int argc, char **argv) {
         return NOTHING;
     }
     g.machine = machine.machine;
+    if (!carried_fit(&g.machine)) return NOTHING;
     g.small = g.machine.standin;
     g.timeout_s = g.small ? 600 : 10;
     if (!open_journals(&g, a.again, why)) {

@@ -26,4 +26,6 @@ if [ "$size" -gt $((most * 1048576)) ]; then
     exit 1
 fi
 mv "$out.part" "$out"
+major=$(sed 's/\..*//' "$B/gpu/kernels/version")
+echo "the kernels need a driver for CUDA $major or later ($([ "$major" -ge 13 ] && echo 580 || echo 525))"
 echo "$out: $size bytes, $(ls "$folder/gpu/kernels" | wc -l) files in kernels"

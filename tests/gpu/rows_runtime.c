@@ -129,7 +129,7 @@ gpu_result step_jit(gpu *g, char why[GPU_WHY]) {
     if (getenv("GPU_CARRIED")) unsetenv("FCP_NVRTC");
     if (getenv("GPU_CARRIED") && real && *real) setenv("FCP_NVRTC", real, 1);
     fcp_nvrtc *n = NULL;
-    if (fcp_nvrtc_open(&n, &err)) {
+    if (fcp_nvrtc_open(&(fcp_nvrtc_choice){.cuda = (unsigned)g->cuda->version / 1000}, &n, &err)) {
         snprintf(why, GPU_WHY, "no NVRTC on this machine: %.300s", err.message);
         return GPU_SKIPPED;
     }

@@ -227,7 +227,9 @@ ln -s "$check" "$folder/packed/gpu-check"
 cp "$B/gpu/libnvrtc-carried.so" "$folder/packed/gpu"
 holds "nothing is packed without kernels" sh -c '! tests/gpu/pack.sh "$1" "$1/a.tar.gz"' sh "$folder/packed"
 cp -R "$folder/gpu3/kernels" "$folder/packed/gpu"
-holds "what must be carried is one archive" tests/gpu/pack.sh "$folder/packed" "$folder/a.tar.gz"
+holds "what must be carried is one archive" sh -c 'tests/gpu/pack.sh "$1" "$2" > "$3"' sh "$folder/packed" \
+    "$folder/a.tar.gz" "$folder/out"
+says "and the driver that it needs is said" "need a driver for CUDA 12 or later (525)" "$folder/out"
 size=$(wc -c < "$folder/a.tar.gz")
 holds "of less than 32 MiB ($size bytes)" [ "$size" -lt 33554432 ]
 ln -sf "$B/gpu/libnvrtc-carried.so" "$folder/packed/gpu-check"
@@ -237,6 +239,10 @@ holds "a larger one is refused" \
 tar -xzf "$folder/a.tar.gz" -C "$folder/unpacked"
 holds "and runs where it is unpacked" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$folder/unpacked/gpu-check" \
     --folder "$folder/unpacked/gpu" --seconds $ENOUGH --only smoke
+echo 13.0 > "$folder/unpacked/gpu/kernels/version"
+holds "kernels that the driver would refuse are not begun with" sh -c 'env -u FCP_NVRTC "$1/gpu-check" \
+    --folder "$1/gpu" > "$2" 2>&1; [ $? = 3 ]' sh "$folder/unpacked" "$folder/out"
+says "and what would do is said" "NVRTC 13.0 made .* for CUDA 12.4, .* Pack with NVRTC 12" "$folder/out"
 # The commands of the page, word by word but for the time, where nothing but the sources and the archive was carried
 mkdir -p "$folder/lease/build" "$folder/came back"
 cp "$folder/a.tar.gz" "$folder/lease/build/gpu-pack.tar.gz"

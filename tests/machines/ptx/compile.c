@@ -25,7 +25,7 @@ static nvrtc_result (*get_ptx)(nvrtc_program, char *);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static fcp_code open_nvrtc(fcp_nvrtc **out, fcp_error *err) {
-    fcp_code code = fcp_nvrtc_open(out, err);
+    fcp_code code = fcp_nvrtc_open(NULL, out, err);
     if (code) return code;
     void *library = dlopen((*out)->path, RTLD_NOW | RTLD_LOCAL);
     void *size = library ? dlsym(library, "nvrtcGetPTXSize") : NULL,

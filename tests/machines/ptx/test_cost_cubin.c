@@ -75,7 +75,7 @@ Test(cost_cubin, the_kernels, .timeout = 600) {
     fcp_error err;
     const char *build = getenv("B");
     char folder[512], *none = NULL;
-    if (fcp_nvrtc_open(&n, &err)) {
+    if (fcp_nvrtc_open(NULL, &n, &err)) {
         SKIPPED("reading the machine code of kernels: %s", err.message);
         cr_skip_test();
     }

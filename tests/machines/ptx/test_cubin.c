@@ -32,7 +32,7 @@ static void open_gate(gate *g) {
     fcp_nvrtc *n;
     fcp_error err;
     *g = (gate){0};
-    if (fcp_nvrtc_open(&n, &err)) {
+    if (fcp_nvrtc_open(NULL, &n, &err)) {
         SKIPPED("compiling kernels for GPUs: %s", err.message);
         cr_skip_test();
     }

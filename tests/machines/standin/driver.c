@@ -53,7 +53,7 @@ API cuInit(unsigned flags) {
 }
 API cuDriverGetVersion(int *out) {
     ENTER;
-    *out = 12040;
+    *out = control.version ? control.version : 12040;
     return CU_SUCCESS;
 }
 API cuGetErrorName(cu_result result, const char **out) {

@@ -1,10 +1,16 @@
 /* nvrtc.c: a compiler that stands in for NVRTC beside the stand-in driver. Its cubin is the source itself, in
- * which tests/machines/standin/launches.c finds the names of the kernels.
+ * which tests/machines/standin/launches.c finds the names of the kernels, and a last line that says its major version.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/machines/standin/nvrtc_own.h"
+
+#ifndef NVRTC_MAJOR
+#define NVRTC_MAJOR 12
+#endif
+enum { LAST_LINE = 20 };
 
 typedef struct nvrtc_program_ {
     char *text;
@@ -18,7 +24,7 @@ long *standin_compilations(void) {
     return &count;
 }
 int nvrtcVersion(int *major, int *minor) {
-    *major = 99;
+    *major = NVRTC_MAJOR;
     *minor = 0;
     return 0;
 }
@@ -51,10 +57,10 @@ int nvrtcGetProgramLog(program *p, char *out) {
     return 0;
 }
 int nvrtcGetCUBINSize(program *p, size_t *out) {
-    *out = strlen(p->text) + 1;
+    *out = strlen(p->text) + LAST_LINE;
     return 0;
 }
 int nvrtcGetCUBIN(program *p, char *out) {
-    strcpy(out, p->text);
+    snprintf(out, strlen(p->text) + LAST_LINE, "%s\n// NVRTC %d\n", p->text, NVRTC_MAJOR);
     return 0;
 }

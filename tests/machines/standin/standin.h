@@ -34,6 +34,8 @@ typedef enum standin_green { GREEN_WORKS, GREEN_REFUSED, GREEN_NO_CAPTURE, GREEN
 typedef struct standin {
     /* what the machine has; a session reads it when it is made */
     int devices, major, minor, shared;
+    int version;             /* of CUDA, as cuDriverGetVersion says it; 0: 12040 */
+    int newest, newest_with; /* cubins of a later major version of NVRTC are refused, with this result; 0: of none */
     standin_green green;
     unsigned alignment;  /* a part of a device's three SMs is a multiple of so many; 0: of one */
     /* Of every kernel: registers and bytes of local memory a thread, and bytes of static shared memory; 0 registers:

@@ -2,6 +2,7 @@
  * and how it uses the resources that the driver reports for them. */
 #include "codegen/kernels/abi.h"
 #include "tests/support/cuda_stand.h"
+#include "tests/support/temporary.h"
 
 static fcp_plan *of_head_dim(unsigned head_dim, const char *more) {
     char text[400];
@@ -56,6 +57,60 @@ Test(kernels, shared_memory) {
     x->shared = 48 << 10;
     refused(x, plan, FCP_E_BACKEND, "fk_forward needs 65536: another GPU, or a smaller head_dim, would do");
     fcp_plan_free(plan);
+}
+
+/* Loads a stand-in for NVRTC of a major version under the name by which the loader knows NVRTC of that version. */
+static void load_nvrtc(const char *folder, int major, char path[200]) {
+    char command[600];
+    const char *cc = getenv("CC");
+    snprintf(path, 200, "%s/%d.so", folder, major);
+    snprintf(command, sizeof command,
+             "%s -DNVRTC_MAJOR=%d -w -I. -shared -fPIC -Wl,-soname,libnvrtc.so.%d -o %s tests/machines/standin/nvrtc.c",
+             cc && *cc ? cc : "cc", major, major, path);
+    cr_assert_eq(system(command), 0);
+    cr_assert_not_null(dlopen(path, RTLD_NOW | RTLD_LOCAL), "%s", dlerror());
+}
+/* How many programs it has compiled. */
+static long compilations(const char *path) {
+    void *symbol = dlsym(dlopen(path, RTLD_NOW | RTLD_NOLOAD), "standin_compilations");
+    long *(*count)(void);
+    memcpy(&count, &symbol, sizeof count);
+    return *count();
+}
+
+/* Two versions of NVRTC are there, and the driver takes the cubins of the older one only. If it is for CUDA 12, the
+ * newer one never compiles. If it says that it is for CUDA 13, its refusal makes the older one compile, with all results
+ * that may mean it. If the older one is not there, the error says what to install. */
+Test(kernels, older_nvrtc) {
+    static const int results[] = {200, 209, 222};
+    char folder[TEMPORARY], older[200], newer[200], cache[200];
+    standin *x = stand();
+    cr_assert(temporary_folder(folder, "nvrtc"));
+    load_nvrtc(folder, 12, older);
+    load_nvrtc(folder, 13, newer);
+    fcp_plan *plan = of_head_dim(64, "");
+    x->newest = 12;
+    long before = 0;
+    for (unsigned i = 0; i < 4; i++) {
+        x->version = i ? 13000 : 12020;
+        x->newest_with = results[i ? i - 1 : 0];
+        snprintf(cache, sizeof cache, "%s/cache%u", folder, i);
+        setenv("FCP_CACHE", cache, 1);
+        unsetenv("FCP_NVRTC");
+        long made = compilations(older);
+        for (int again = 0; again < 2; again++) cr_assert(stand_judge(x, plan, "older", 1).ok);
+        cr_assert_eq(compilations(older) - made, 2, "two passes, and the second time the cache has them");
+        cr_assert_eq(compilations(newer) - before, i ? 2 : 0);
+        before = compilations(newer);
+    }
+    setenv("FCP_NVRTC", newer, 1);
+    refused(x, plan, FCP_E_RUN, "the driver is for CUDA 13.0");
+    x->version = 12020;
+    refused(x, plan, FCP_E_RUN, "install NVRTC 12 (FCP_NVRTC names its file), or a newer driver");
+    fcp_plan_free(plan);
+    char command[200];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    cr_assert_eq(system(command), 0);
 }
 
 /* A score that reads a table of reals, which is float on the device. */

@@ -450,7 +450,7 @@ Test(jit, no_compiler) {
     fcp_nvrtc *n;
     fcp_error err;
     setenv("FCP_NVRTC", "/nowhere/libnvrtc.so", 1);
-    cr_assert_eq(fcp_nvrtc_open(&n, &err), FCP_E_BACKEND);
+    cr_assert_eq(fcp_nvrtc_open(NULL, &n, &err), FCP_E_BACKEND);
     cr_assert(strstr(err.message, "looked for /nowhere/libnvrtc.so") &&
                   strstr(err.message, "install the CUDA toolkit") && strstr(err.message, "FCP_NVRTC"),
               "%s", err.message);
@@ -458,7 +458,7 @@ Test(jit, no_compiler) {
         snprintf(path, sizeof path, "%s/bad%d.so", folder, i);
         build(path, flags[i]);
         setenv("FCP_NVRTC", path, 1);
-        cr_assert_eq(fcp_nvrtc_open(&n, &err), FCP_E_BACKEND);
+        cr_assert_eq(fcp_nvrtc_open(NULL, &n, &err), FCP_E_BACKEND);
         cr_assert_not_null(strstr(err.message, why[i]), "%s", err.message);
     }
     fcp_jit *j = opened(cache);
