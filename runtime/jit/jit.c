@@ -122,7 +122,7 @@ fcp_code fcp_jit_open(const char *folder, fcp_jit **out_jit, fcp_error *err) {
 void fcp_jit_set_driver(fcp_jit *j, int version) { j->choice.cuda = version > 0 ? (unsigned)version / 1000 : 0; }
 
 bool fcp_jit_refused(fcp_jit *j, fcp_error *err) {
-    if (j->major > 0 && j->major < 32) j->choice.refused |= 1u << j->major;
+    j->choice.refused |= fcp_nvrtc_bit(j->major);
     fcp_nvrtc_close(j->nvrtc);
     j->nvrtc = NULL;
     return load_nvrtc(j, err) == FCP_OK;

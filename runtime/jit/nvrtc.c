@@ -64,7 +64,7 @@ fcp_code fcp_nvrtc_open(const fcp_nvrtc_choice *choice, fcp_nvrtc **out, fcp_err
     for (int i = 0; i < LISTS; i++) {
         fcp_nvrtc *n = NULL;
         code = open_list(lists[i], &n, err);
-        if (!code && n->major < 32 && c->refused >> n->major & 1) {
+        if (!code && c->refused & fcp_nvrtc_bit(n->major)) {
             code = fcp_fail(err, FCP_E_BACKEND,
                             "the driver refuses what NVRTC %d.%d in '%s' compiles, and there is no other", n->major,
                             n->minor, n->path);

@@ -13,8 +13,9 @@ typedef struct fcp_nvrtc {
  * are for CUDA 12, refuse the cubins of NVRTC 13, but load those of any NVRTC 12. */
 typedef struct fcp_nvrtc_choice {
     unsigned cuda;    /* the major version of CUDA that the driver is for; 0: no driver will load the cubin */
-    unsigned refused; /* bit n: NVRTC of major version n is not wanted, since the driver has refused its cubins */
+    unsigned refused; /* fcp_nvrtc_bit of each version that is not wanted, since the driver has refused its cubins */
 } fcp_nvrtc_choice;
+static inline unsigned fcp_nvrtc_bit(int major) { return 1u << (major < 31 ? major : 31); }
 /* Loads NVRTC; the caller closes it. The newest comes first, but for a driver for CUDA 12 that of CUDA 12. If it is not
  * installed, another one is loaded all the same: the driver may take its cubins. choice NULL: the newest.
  * FCP_E_BACKEND: none is installed, or the one that is there is older than 12.0. */
