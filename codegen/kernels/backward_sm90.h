@@ -10,8 +10,8 @@
  * Order:    a CTA does its pieces in the order in which it took them, and waits only for pieces that were taken before.
  *           So the oldest piece under way never waits, and any grid gives the same bits. Fused, it also waits for
  *           flags.
- * Threads:  three warpgroups. Of the first, three warps load ("loaders"), and the fourth waits for turns and passes
- *           them on ("turners"), so that no thread that computes has to poll a lock. The other two warpgroups compute
+ * Threads:  three warpgroups. Of the first, two warps load ("loaders"); one waits for turns ("waiters"), and one passes
+ *           them on ("passers"), so that no thread that computes has to poll a lock. The other two warpgroups compute
  *           ("workers"). Each has 64 of the item's keys and all rows of a step.
  * Shared:   K, V; two stages of Q, dO, base, delta and minus of their rows, and a record that says which these are; two
  *           buffers of dS; mbarriers; tickets (the numbers of the pieces that were taken from the counter).
@@ -27,6 +27,23 @@
  *           of dV += P^T dO and dK += dS^T Q. dS also goes to shared memory, because each warpgroup computes half of
  *           dQ = dS K, for which it needs dS of all keys. If head_dim is 64, its half is 64 of 128 rows; if 128, 64 of
  *           128 columns (of 64 rows).
+ *
+ * Turns:    a turn may be passed on when the L2 cache has what was added in it. One warp that waited for that would look
+ *           at the lock of its next turn only afterwards. So there are two: waiters look at the lock of turn n + 1 while
+ *           workers add in turn n, and while passers wait until these additions are done. Each turn of a CTA goes
+ *           through three named barriers:
+ *               TURN    waiters arrive, workers wait     turn n has come
+ *               ADDED   workers arrive, passers wait     workers have added in turn n
+ *               NEXT    passers arrive, waiters wait     workers have left TURN of n
+ *           One of each is enough, since nobody arrives at one for n + 1 before all have left it for n:
+ *             - Waiters arrive at TURN of n + 1 behind NEXT of n, so behind ADDED of n, at which workers arrive when
+ *               they have left TURN of n.
+ *             - Workers arrive at ADDED of n + 1 behind TURN of n + 1, so behind NEXT of n, at which passers arrive
+ *               when they have left ADDED of n.
+ *             - Passers arrive at NEXT of n + 1 behind ADDED of n + 1, so behind TURN of n + 1, at which waiters arrive
+ *               when they have left NEXT of n.
+ *           Passers wait for workers and never for a lock. So a turn that has come is always passed on, even if the
+ *           next one of the CTA never comes.
  *
  * Overlap:  the rows of the next step are loaded while this step is computed. Within a step, products run beside other
  *           work: dQ of the step before and S begin together; then S runs while that dQ is added to memory; dP, while
@@ -47,8 +64,9 @@ enum {
     FK_B_PARTS = FK_B_ROWS / FK_B_PART,
     FK_B_COLUMNS = FK_B_PART / 8,
     FK_B_GROUP = 128,
-    FK_B_LOADERS = 96,
-    FK_B_TURNERS = 32,
+    FK_B_LOADERS = 64,
+    FK_B_WAITERS = 32,
+    FK_B_PASSERS = 32,
     FK_B_WORKERS = 2 * FK_B_GROUP,
     FK_B_THREADS = FK_BACKWARD_SM90_THREADS,
     FK_B_KEYS_BYTES = FK_TILE_BYTES(FK_KEYS, FK_HEAD_DIM),
@@ -56,14 +74,14 @@ enum {
     FK_B_DS_BYTES = FK_KEYS * FK_B_ROWS * 2
 };
 
-/* Named barriers. Who meets whom, and what it means: "stage free" says that workers, and if ordered turners, have read
- * a stage. */
+/* Named barriers. Who meets whom, and what it means. */
 enum {
-    FK_B_STAGE_FREE = 1, /* and 2. Workers, and if ordered turners, to loaders: we have read the stage */
+    FK_B_STAGE_FREE = 1, /* and 2. Workers, and if ordered waiters and passers, to loaders: we have read the stage */
     FK_B_KEYS_FREE = 3,  /* everybody to loaders: we have read K, V and the ticket before */
     FK_B_DS = 4,         /* workers among themselves: dS is there */
-    FK_B_TURN,           /* turners to workers: it is the turn of this step, or of this piece */
-    FK_B_ADDED,          /* workers to turners: we have added the step's part of dQ, or the piece's dK and dV */
+    FK_B_TURN,           /* waiters to workers: it is the turn of this step, or of this piece */
+    FK_B_ADDED,          /* workers to passers: we have added the step's part of dQ, or the piece's dK or dV */
+    FK_B_NEXT,           /* passers to waiters: workers have left FK_B_TURN */
     FK_B_TICKET          /* loaders among themselves: the ticket is there */
 };
 
@@ -103,13 +121,13 @@ FK_DEVICE fk_u32 fk_b_keys_full(void) { return fk_b_stage_full(2); }
 FK_DEVICE fk_u32 fk_b_ticket(fk_u32 piece) { return fk_b_stage_full(3) + piece % 2 * 4; }
 
 /* The CTA's n-th piece of work, by the ticket that the loaders took. There are two places for tickets. A place is
- * written again only when the keys of the piece after it are loaded, and by then everybody has left the piece. */
+ * written again only when the keys of the piece after it are loaded, and by then everybody has read it. */
 FK_DEVICE fk_key_piece fk_b_piece(const fk_launch *p, fk_u32 n) {
     return fk_key_piece_of(p, fk_load_shared_bits(fk_b_ticket(n)));
 }
 /* How many threads take part when a stage becomes free. */
 FK_DEVICE fk_u32 fk_b_free_threads(const int ordered) {
-    return FK_B_LOADERS + FK_B_WORKERS + (ordered ? FK_B_TURNERS : 0);
+    return FK_B_LOADERS + FK_B_WORKERS + (ordered ? FK_B_WAITERS + FK_B_PASSERS : 0);
 }
 
 /* --- records ------------------------------------------------------------------------------------------------------ */
@@ -121,7 +139,7 @@ typedef struct fk_b_record_of {
     fk_u32 cls, head;     /* the class of the cells; the query head */
     fk_u32 more;          /* does another step of the piece follow? */
 } fk_b_record_of;
-/* Where the numbers of a record are. The turn and the lock are for turners. */
+/* Where the numbers of a record are. The turn and the lock are for waiters and passers. */
 enum {
     FK_B_OUT = 8,
     FK_B_COUNT = 12,
@@ -272,16 +290,22 @@ FK_DEVICE void fk_b_load(const fk_launch_maps *m, const int ordered) {
 
 /* --- turns -------------------------------------------------------------------------------------------------------- */
 
-/* Waits for one turn, tells the workers, waits until they have added, and passes the turn on. */
-FK_DEVICE void fk_b_take_turn(fk_u64 lock, fk_u32 turn) {
-    if (fk_lane() == 0) fk_acquire(lock, turn);
-    fk_named_barrier_arrive(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
-    fk_named_barrier_sync(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
-    if (fk_lane() == 0) fk_release(lock, turn + 1);
+/* What one warp does for a turn. Waiters wait for it and tell the workers. Passers wait until the workers have added,
+ * and pass it on. first: it is the CTA's first turn. */
+FK_DEVICE void fk_b_take_turn(fk_u64 lock, fk_u32 turn, const int waits, int first) {
+    if (waits) {
+        if (fk_lane() == 0) fk_acquire(lock, turn);
+        if (!first) fk_named_barrier_sync(FK_B_NEXT, FK_B_WAITERS + FK_B_PASSERS);
+        fk_named_barrier_arrive(FK_B_TURN, FK_B_WAITERS + FK_B_WORKERS);
+    } else {
+        fk_named_barrier_sync(FK_B_ADDED, FK_B_PASSERS + FK_B_WORKERS);
+        fk_named_barrier_arrive(FK_B_NEXT, FK_B_WAITERS + FK_B_PASSERS);
+        if (fk_lane() == 0) fk_release(lock, turn + 1);
+    }
 }
 
 /* Takes the turns of all steps of a piece. n: as in fk_b_work_piece. */
-FK_DEVICE fk_u32 fk_b_take_row_turns(fk_u32 n) {
+FK_DEVICE fk_u32 fk_b_take_row_turns(fk_u32 n, const int waits) {
     fk_u32 more = 1;
     for (; more; n++) {
         fk_u32 record = fk_b_record(n % 2);
@@ -290,24 +314,26 @@ FK_DEVICE fk_u32 fk_b_take_row_turns(fk_u32 n) {
         fk_u32 turn = fk_load_shared_bits(record + FK_B_TURN_OF);
         more = fk_load_shared_bits(record + FK_B_MORE);
         fk_named_barrier_arrive(FK_B_STAGE_FREE + n % 2, fk_b_free_threads(1));
-        fk_b_take_turn(lock, turn);
+        fk_b_take_turn(lock, turn, waits, n == 0);
     }
     return n;
 }
 
-/* What the turners do. */
-FK_DEVICE void fk_b_take_turns(const fk_launch *p, const int ordered) {
+/* What the waiters do (`waits`), and what the passers do. Both are free of a piece's keys as soon as they know the
+ * piece. */
+FK_DEVICE void fk_b_take_turns(const fk_launch *p, const int ordered, const int waits) {
     fk_u32 n = 0;
     for (fk_u32 done = 0;; done++) {
         fk_mbarrier_wait(fk_b_keys_full(), done % 2);
         const fk_key_piece piece = fk_b_piece(p, done);
         const fk_key_item *item = piece.item;
         if (!item) break;
-        if (ordered) n = fk_b_take_row_turns(n);
-        for (fk_u32 sum = 0; ordered && item->lock != FK_NONE && sum < 2; sum++) /* of dK, then of dV */
-            fk_b_take_turn(fk_key_lock(p, &piece) + sum * 4, fk_key_turn(&piece));
         fk_named_barrier_arrive(FK_B_KEYS_FREE, FK_B_THREADS);
+        if (ordered) n = fk_b_take_row_turns(n, waits);
+        for (fk_u32 sum = 0; ordered && item->lock != FK_NONE && sum < 2; sum++) /* of dK, then of dV */
+            fk_b_take_turn(fk_key_lock(p, &piece) + sum * 4, fk_key_turn(&piece), waits, 0);
     }
+    if (ordered && waits && n > 0) fk_named_barrier_sync(FK_B_NEXT, FK_B_WAITERS + FK_B_PASSERS);
 }
 
 /* --- working ------------------------------------------------------------------------------------------------------ */
@@ -473,11 +499,11 @@ FK_DEVICE void fk_b_add_dq(const fk_launch *p, const fk_b_record_of *rows, const
     fk_u32 worker = fk_thread() / FK_B_GROUP - 1, row = fk_warp() % 4 * 16, column = 0;
     if (FK_HEAD_DIM == 64) row += worker * 64;
     else column = worker * 64;
-    if (ordered) fk_named_barrier_sync(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
+    if (ordered) fk_named_barrier_sync(FK_B_TURN, FK_B_WAITERS + FK_B_WORKERS);
     if (!FK_WITHOUT_DQ)
         fk_add_sums_atomically(fk_row(p, p->dq, rows->out, rows->head, FK_HEAD_DIM * 4) + column * 4,
                                fk_q_stride(p) * 2, row, rows->count, p->scale, 8, 1, dq);
-    if (ordered) fk_named_barrier_arrive(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
+    if (ordered) fk_named_barrier_arrive(FK_B_ADDED, FK_B_PASSERS + FK_B_WORKERS);
 }
 
 /* Does all steps of a piece. n counts the steps of the CTA; the next piece begins with the one that this returns. */
@@ -517,14 +543,14 @@ FK_DEVICE fk_u32 fk_b_work_piece(const fk_launch *p, const fk_key_piece *piece, 
     fk_wgmma_settle(x.v[0], FK_HEAD_DIM / 2);
     fk_u64 stride = fk_k_stride(p) * 2, at_key = (fk_u64)kv_head * FK_ROW_BYTES * 2;
     int turns = ordered && item->lock != FK_NONE;
-    if (turns) fk_named_barrier_sync(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
+    if (turns) fk_named_barrier_sync(FK_B_TURN, FK_B_WAITERS + FK_B_WORKERS);
     fk_add_sums_atomically(p->arena + item->dk + at_key, stride, row, keys, p->scale, FK_CHUNKS, 1,
                            (const float (*)[4])x.k);
-    if (turns) fk_named_barrier_arrive(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
+    if (turns) fk_named_barrier_arrive(FK_B_ADDED, FK_B_PASSERS + FK_B_WORKERS);
     /* another piece may add to dK meanwhile */
-    if (turns) fk_named_barrier_sync(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
+    if (turns) fk_named_barrier_sync(FK_B_TURN, FK_B_WAITERS + FK_B_WORKERS);
     fk_add_sums_atomically(p->arena + item->dv + at_key, stride, row, keys, 1, FK_CHUNKS, 1, (const float (*)[4])x.v);
-    if (turns) fk_named_barrier_arrive(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
+    if (turns) fk_named_barrier_arrive(FK_B_ADDED, FK_B_PASSERS + FK_B_WORKERS);
     return n + 1;
 }
 
@@ -552,7 +578,8 @@ FK_DEVICE void fk_b_roles(const fk_launch_maps *m, const int ordered) {
     if (fk_thread() < FK_B_GROUP) {
         FK_B_LOADERS_REGISTERS;
         if (fk_thread() < FK_B_LOADERS) fk_b_load(m, ordered);
-        else fk_b_take_turns(p, ordered);
+        else if (fk_thread() < FK_B_LOADERS + FK_B_WAITERS) fk_b_take_turns(p, ordered, 1);
+        else fk_b_take_turns(p, ordered, 0);
     } else {
         FK_B_WORKERS_REGISTERS;
         fk_b_work(p, ordered);

@@ -174,7 +174,7 @@ Test(ptx_sm90, backward_flaws) {
         {"dQ is not waited for", {BACKWARD, "wgmma.wait_group.sync.aligned 1;", "", 0, NULL}},
         {"dP is not waited for", {BACKWARD, "wait_group.sync.aligned 1;", "wait_group.sync.aligned 2;", 2, NULL}},
         {"a step's products are not waited for", {BACKWARD, "wgmma.wait_group.sync.aligned 0;", "", 0, NULL}},
-        {"a lock is not acquired", {BACKWARD, "ld.relaxed.gpu.global.u32", "ld.global.u32", 0, NULL}},
+        {"a lock is not acquired", {BACKWARD, "ld.acquire.gpu.global.u32", "ld.global.u32", 0, NULL}},
         {"a lock is not released", {BACKWARD, "st.release.gpu.global.u32", "st.global.u32", 0, NULL}},
         {"gathered keys are not waited for", {BACKWARD, "cp.async.wait_all;", "", 0, NULL}},
         {"a copy's coordinates", {BACKWARD, "cp.async.bulk.tensor", "", 2, swapped}},
