@@ -286,15 +286,15 @@ typedef struct fk_gather_launch {
 #define FK_FORWARD_REGISTERS(d) 255
 
 /* Forward for sm_90a, where head_dim and value_dim are multiples of 64. FK_ROWS rows of Q stay in shared memory, half
- * of them for each of two consumer warpgroups. The producer warpgroup loads keys, in two stages of K and two of V. 128
- * bytes are for mbarriers. */
+ * of them for each of two consumer warpgroups. The producer warpgroup loads keys, in two stages of K and two of V.
+ * BARRIERS bytes are for mbarriers, and for bits of the flags of a fused pass. */
 #define FK_HAS_SM90(d, v) ((d) % 64 == 0 && (v) % 64 == 0)
-enum { FK_FORWARD_SM90_THREADS = 384 };
+enum { FK_FORWARD_SM90_THREADS = 384, FK_FORWARD_SM90_BARRIERS = 128 };
 #define FK_FORWARD_SM90_KEYS(d, v) ((d) > 192 || (v) > 128 ? 64 : 128)
 #define FK_FORWARD_SM90_TILES(d, v)                                                                                    \
     (FK_TILE_BYTES(FK_ROWS, d) + 2 * FK_TILE_BYTES(FK_FORWARD_SM90_KEYS(d, v), d) +                                    \
      2 * FK_TILE_BYTES(FK_FORWARD_SM90_KEYS(d, v), v))
-#define FK_FORWARD_SM90_SHARED(d, v) (FK_FORWARD_SM90_TILES(d, v) + 128)
+#define FK_FORWARD_SM90_SHARED(d, v) (FK_FORWARD_SM90_TILES(d, v) + FK_FORWARD_SM90_BARRIERS)
 /* Registers of a thread at the beginning; then the producer gives some of its own to the consumers. */
 #define FK_FORWARD_SM90_REGISTERS 168
 

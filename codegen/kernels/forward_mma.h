@@ -94,9 +94,9 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
     int more = item->runs != 0, idle = fk_warp() * FK_F_BANDS * 16 >= item->count; /* without rows: it only copies */
     fk_sync(); /* everybody has read the tiles of the item before */
     if (more) {
-        fk_forward_arrival_q(p, item);
+        fk_forward_arrival(p, item->arrival);
         fk_forward_copy_q(p, item, head);
-        fk_forward_arrival(p, runs, 0);
+        fk_forward_arrival(p, runs->arrival);
         fk_forward_copy_k(p, runs, 0, kv_head, k_tile);
     }
     fk_forward_open(p, item, head, &x);
@@ -119,7 +119,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
         more = fk_advance(&step, FK_F_STEP, run->count, item->runs); // cost: step
         fk_cp_async_wait();
         fk_sync(); /* V is there, and everybody has read K */
-        if (more) fk_forward_arrival(p, runs + step.run, step.at);
+        if (more && step.at == 0) fk_forward_arrival(p, runs[step.run].arrival);
         if (more) fk_forward_copy_k(p, runs + step.run, step.at, kv_head, k_tile);
         if (idle) continue;
         fk_forward_softmax(p, s, &x, factor);

@@ -228,13 +228,10 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
     }
 }
 
-/* Fused: wait until the rows of Q, or the keys of a run, have arrived, before the first of them is read. All that
- * follows in this thread comes after the arrival. */
-FK_DEVICE void fk_forward_arrival_q(const fk_launch *p, const fk_row_item *item) {
-    if (FK_FUSED && item->arrival) fk_wait_arrival(p->locks + (item->arrival - 1) * 4ull);
-}
-FK_DEVICE void fk_forward_arrival(const fk_launch *p, const fk_key_run *run, fk_u32 at) {
-    if (FK_FUSED && at == 0 && run->arrival) fk_wait_arrival(p->locks + (run->arrival - 1) * 4ull);
+/* Fused: waits until what an item or a run needs has arrived, before the first of it is read. `arrival` is its flag; 0:
+ * it is there. All that follows in this thread comes after the arrival. */
+FK_DEVICE void fk_forward_arrival(const fk_launch *p, fk_u32 arrival) {
+    if (FK_FUSED && arrival) fk_wait_arrival(p->locks + (arrival - 1) * 4ull);
 }
 
 /* Do all pairs of a step count, so that no mask is evaluated? keys: how many keys the step has. */

@@ -16,8 +16,9 @@
  *           item's rows for each query head, or on the last visit O and LSE.
  * Grid:     any number of CTAs, which share item_count * head_count * group pieces of work (by head and packed
  *           item_count) as fk_piece says.
- * Waits:    fused, the first thread waits for the arrival of Q, and of a run before its first K is loaded.
- * Shared:   Q, two stages of K, two of V, and mbarriers.
+ * Waits:    fused, the first thread waits for the arrival of Q, and of a run before its first K is loaded; for each flag
+ *           once.
+ * Shared:   Q, two stages of K, two of V, mbarriers; fused, a bit for each flag.
  * Source:   the pipeline of FlashAttention-3; the online softmax of Milakov and Gimelshein.
  */
 #ifndef FK_OVERLAP
@@ -52,6 +53,7 @@ enum {
     FK_Q_FULL = 8,
     FK_Q_FREE = 9,
     FK_F_BARRIERS = 10,
+    FK_F_FLAGS = (FK_FORWARD_SM90_BARRIERS - FK_F_BARRIERS * 8) / 4 * 32, /* flags that have a bit */
     FK_PRODUCERS = 1,
     FK_FIRST_TURN = 2 /* barriers for some threads: the producer's; 2 and 3 the consumers' */
 };
@@ -83,6 +85,21 @@ FK_DEVICE void fk_forward_release_stage(fk_u32 barrier) {
 
 /* --- the producer ------------------------------------------------------------------------------------------------- */
 
+/* Fused: the first thread waits for a flag, so that it may read what has arrived, and TMA loads that it begins may. What
+ * it may read once, it may read for the rest of the kernel. But the two fences of a wait are slow: they wait for the
+ * thread's stores, and empty the L1 cache. So it keeps a bit for each flag that it has waited for, and waits once only.
+ * Flags beyond FK_F_FLAGS have no bit. */
+FK_DEVICE fk_u32 fk_forward_awaited(fk_u32 word) { return fk_forward_barrier(FK_F_BARRIERS) + word * 4; }
+FK_DEVICE void fk_forward_await(const fk_launch *p, fk_u32 arrival) {
+    if (!FK_FUSED || !arrival) return;
+    fk_u32 word = (arrival - 1) / 32, bit = 1u << (arrival - 1) % 32, awaited = 0;
+    if (arrival <= FK_F_FLAGS) awaited = fk_load_shared_bits(fk_forward_awaited(word));
+    if (awaited & bit) return;
+    fk_forward_arrival(p, arrival);
+    fk_fence_proxy_async_global();
+    if (arrival <= FK_F_FLAGS) fk_store_shared_bits(fk_forward_awaited(word), awaited | bit);
+}
+
 /* The producer loads the n-th tile of K or of V, which is one step of a run. All its threads call it. */
 FK_DEVICE void fk_forward_load(const fk_launch_maps *maps, const fk_key_run *run, fk_u32 at, fk_u32 v, fk_u32 kv_head,
                                fk_u32 n) {
@@ -95,10 +112,7 @@ FK_DEVICE void fk_forward_load(const fk_launch_maps *maps, const fk_key_run *run
     if (fk_thread() == 0) {
         const fk_map *map = run->place == FK_MOVED ? v ? &maps->moved_v : &maps->moved_k : v ? &maps->v : &maps->k;
         fk_forward_wait_free(free, n);
-        if (FK_FUSED && !v && at == 0) { /* the V of a run comes after its K */
-            fk_forward_arrival(p, run, at);
-            fk_fence_proxy_async_global();
-        }
+        if (!v && at == 0) fk_forward_await(p, run->arrival); /* the V of a run comes after its K */
         fk_mbarrier_arrive_expect(barrier, whole * boxes * FK_TILE_ROW);
         fk_tma_load_rows(tile, boxes, FK_F_STEP, whole, map, kv_head, run->row + at, run->slot, barrier);
     }
@@ -119,10 +133,7 @@ FK_DEVICE void fk_forward_load_q(const fk_launch_maps *maps, const fk_row_item *
     const fk_launch *p = &maps->launch;
     fk_u32 barrier = fk_forward_barrier(FK_Q_FULL), rows = item->count > FK_BOX ? FK_ROWS : FK_BOX;
     if (fk_thread() == 0 && items) fk_mbarrier_wait(fk_forward_barrier(FK_Q_FREE), (items - 1) % 2);
-    if (FK_FUSED && fk_thread() == 0) {
-        fk_forward_arrival_q(p, item);
-        fk_fence_proxy_async_global();
-    }
+    if (fk_thread() == 0) fk_forward_await(p, item->arrival);
     if (FK_PACKED && item->pack > 1) {
         fk_named_barrier_sync(FK_PRODUCERS, 128); /* the first thread has found Q free, and the rows there */
         FK_ROLL
@@ -353,6 +364,7 @@ FK_KERNEL(fk_forward_sm90, FK_F_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) {
                                                     : i == FK_Q_FULL                        ? 1
                                                                                             : 8);
         fk_mbarrier_init_fence();
+        for (fk_u32 i = 0; FK_FUSED && i < FK_F_FLAGS / 32; i++) fk_store_shared_bits(fk_forward_awaited(i), 0);
     }
     fk_sync();
     if (group == 0) {

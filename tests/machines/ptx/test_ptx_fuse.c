@@ -90,15 +90,18 @@ Test(ptx_fuse, moved) {
     ptx_device_fuse(false);
 }
 
-/* The text with the load at `at` replaced: its register is 1, as if the flag were up. */
-static char *already_up(const char *text, const char *at) {
+/* The text with the load at `at` replaced: its register gets a constant. */
+static char *loads(const char *text, const char *at, int constant) {
     const char *name = strchr(at, '%'), *end = strchr(at, ';');
     char *out = NULL;
-    if (!name || !end || asprintf(&out, "%.*smov.u32 %.*s, 1%s", (int)(at - text), text, (int)strcspn(name, ","), name,
-                                  end) < 0)
+    if (!name || !end || asprintf(&out, "%.*smov.u32 %.*s, %d%s", (int)(at - text), text, (int)strcspn(name, ","),
+                                  name, constant, end) < 0)
         return NULL;
     return out;
 }
+/* As if the flag were up; as if all 32 flags of a word had been waited for. */
+static char *already_up(const char *text, const char *at) { return loads(text, at, 1); }
+static char *all_awaited(const char *text, const char *at) { return loads(text, at, -1); }
 
 Test(ptx_fuse, flaws) {
     static const struct {
@@ -115,6 +118,10 @@ Test(ptx_fuse, flaws) {
          {"fk_forward_sm90", "fence.proxy.async.global;", "", -1, NULL}},
         {"no proxy fence before Q", "missing proxy fence", &ptx_sm90_backend,
          {"fk_forward_sm90", "fence.proxy.async.global;", "", 0, NULL}, true},
+        {"waits for keys are thought to be over", "o: ", &ptx_sm90_backend,
+         {"fk_forward_sm90", "ld.shared.u32", NULL, 1, all_awaited}},
+        {"waits for Q are thought to be over", "o: ", &ptx_sm90_backend,
+         {"fk_forward_sm90", "ld.shared.u32", NULL, 0, all_awaited}, true},
         {"nobody waits for Q", "o: ", &ptx_backend, {"fk_forward", "ld.relaxed.sys.global.u32", NULL, 0, already_up},
          true},
         /* flags of net come first, and no node has a neighbour */
