@@ -14,7 +14,7 @@
 #   make format           lay out the C lines that changed since the last commit [SINCE=COMMIT or all]
 #   make fuzz             fuzz every target [SECONDS=60] [TARGETS='parse plan']
 #
-#   make bench            measure, each figure beside its goal [ROWS=plan]
+#   make bench            measure, each figure beside its goal [ROWS=sass,order]
 #   make pictures         draw the prelude's masks again (grammar/pictures), and the picture of a page
 #   make python-pages     write the page of the Python package's functions again (runtime/python/API.md)
 #   make wheel            the wheel of the Python package, for other machines, in build/dist [PYTHON=build/python/bin/python]
@@ -424,7 +424,7 @@ $(B)/generate-editors: $(B)/grammar/editors/generate.o $(B)/libfcpc.a $(B)/libfc
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
 $(B)/grammar/editors/generate.o $(B)/tests/unit/syntax/test_editors.o: | $(B)/gen/fcp.tab.h
 bench: $(B)/bench $(B)/fcpc shared $(STANDINS)
-	@$(B)/bench $(ROWS)
+	@$(B)/bench '$(ROWS)'
 $(B)/bench: $(BENCH_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lopenblas $(RT_LIBS)

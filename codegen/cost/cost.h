@@ -8,6 +8,8 @@
  *     fk_forward_rescale(...);     // cost: elements    done for each element of a tile; counted once more
  *     fk_minus(...);               // cost: seldom      few steps do this; left out
  *
+ * A mark anywhere in a call that is written on several lines covers the whole call.
+ *
  * The compiler never sees the marks. The disassembler says from which source line each instruction comes. README.md
  * says how steps and classes are found, and what the figures leave out.
  */

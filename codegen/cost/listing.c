@@ -23,10 +23,10 @@
 
 typedef struct mark {
     char file[48];
-    uint32_t line;
+    uint32_t first, last; /* lines */
     unsigned bits;
 } mark;
-enum { MARKS = 64 };
+enum { MARKS = 256 };
 typedef struct marks {
     mark all[MARKS];
     uint32_t count;
@@ -50,10 +50,31 @@ static unsigned bits_of(const char *at) {
     return bits;
 }
 
-/* Finds the lines of the source that have a mark. A line `#line 1 "name"` begins a file. */
-static void find_marks(const char *source, marks *out) {
+/* How many parentheses are open after a line, if `open` are before it. Those in comments and in quotes do not count. */
+static uint32_t open_after(const char *at, uint32_t open, bool *comment) {
+    char quote = 0;
+    for (; *at && *at != '\n'; at++) {
+        if (*comment) {
+            if (at[0] == '*' && at[1] == '/') *comment = false, at++;
+        } else if (quote) {
+            if (*at == '\\' && at[1] && at[1] != '\n') at++;
+            else if (*at == quote) quote = 0;
+        } else if (at[0] == '/' && at[1] == '/') break;
+        else if (at[0] == '/' && at[1] == '*') *comment = true, at++;
+        else if (*at == '"' || *at == '\'') quote = *at;
+        else if (*at == '(') open++;
+        else if (*at == ')' && open) open--;
+    }
+    return open;
+}
+
+/* Finds the marks of the source. A line `#line 1 "name"` begins a file. A mark in a call that is written on several
+ * lines covers all of them, since the compiler says of an instruction of the call where the call begins. false: there
+ * are too many marks. */
+static bool find_marks(const char *source, marks *out) {
     char file[48] = "";
-    uint32_t line = 0;
+    uint32_t line = 0, open = 0, opened = 0, within = 0; /* within: marks before the call that is open */
+    bool comment = false;
     out->count = 0;
     for (const char *at = source; *at; line++) {
         size_t length = strcspn(at, "\n");
@@ -63,22 +84,31 @@ static void find_marks(const char *source, marks *out) {
         if (sscanf(at, "#line %9u \"%47[^\"]\"", &number, name) == 2) {
             memcpy(file, name, sizeof file);
             line = number - 1; /* the next line has this number: the loop adds 1 */
-        } else if (said && said < at + length && out->count < MARKS && bits_of(said + 9)) {
-            mark *m = &out->all[out->count++];
-            memcpy(m->file, file, sizeof file);
-            m->line = line;
-            m->bits = bits_of(said + 9);
+            open = 0;
+        } else {
+            if (!open) opened = line, within = out->count;
+            open = *at == '}' ? 0 : open_after(at, open, &comment); /* a function has ended */
+            if (said && said < at + length && bits_of(said + 9)) {
+                if (out->count == MARKS) return false;
+                mark *m = &out->all[out->count++];
+                memcpy(m->file, file, sizeof file);
+                m->first = opened;
+                m->bits = bits_of(said + 9);
+            }
+            for (uint32_t i = within; i < out->count; i++) out->all[i].last = line;
         }
         at += length;
         if (*at) at++;
     }
+    return true;
 }
 
 static unsigned marks_at(const marks *m, const char *path, size_t size, unsigned line) {
     unsigned bits = 0;
     for (uint32_t i = 0; i < m->count; i++) {
         size_t length = strlen(m->all[i].file);
-        if (m->all[i].line != line || length > size || memcmp(path + size - length, m->all[i].file, length)) continue;
+        if (line < m->all[i].first || line > m->all[i].last) continue;
+        if (length > size || memcmp(path + size - length, m->all[i].file, length)) continue;
         if (length == size || path[size - length - 1] == '/') bits |= m->all[i].bits;
     }
     return bits;
@@ -284,7 +314,7 @@ static bool read_line(reader *r, const char *line, const char *end) {
 bool cost_list(const char *source, const char *listing, cost_code **out, uint32_t *out_count, char wrong[160]) {
     reader r = {.wrong = wrong};
     bool good = true;
-    find_marks(source, &r.marks);
+    if (!find_marks(source, &r.marks)) good = fail(&r, "too many marks in the source", "");
     for (const char *at = listing; good && *at;) {
         const char *end = at + strcspn(at, "\n");
         good = read_line(&r, at, end > at && end[-1] == '\r' ? end - 1 : end);

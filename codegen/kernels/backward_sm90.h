@@ -59,7 +59,8 @@
 
 enum {
     FK_B_ROWS = FK_BACKWARD_SM90_ROWS(FK_HEAD_DIM), /* rows of a step */
-    /* S and dP are made for so many rows of a step at a time; more would spill registers. */
+    /* S is made for all rows of a step at once, because every product of it reads the worker's keys again. dP, P and dS
+     * are made for so many rows at a time; more would spill registers. */
     FK_B_PART = FK_HEAD_DIM == 128 && FK_HAS_SCORE ? 32 : 64,
     FK_B_PARTS = FK_B_ROWS / FK_B_PART,
     FK_B_COLUMNS = FK_B_PART / 8,
@@ -86,10 +87,12 @@ enum {
 };
 
 #if FK_HEAD_DIM == 64
+#define FK_B_WGMMA_S FK_WGMMA(fk_wgmma_, 128)
 #define FK_B_WGMMA_SUMS FK_WGMMA(fk_wgmma_registers_, 64)
 #define FK_B_LOADERS_REGISTERS fk_setmaxnreg_dec(56) /* a loader has the numbers of two rows in registers */
 #define FK_B_WORKERS_REGISTERS fk_setmaxnreg_inc(224)
 #else
+#define FK_B_WGMMA_S FK_WGMMA(fk_wgmma_, 64)
 #define FK_B_WGMMA_SUMS FK_WGMMA(fk_wgmma_registers_, 128)
 /* By head, loaders follow the heads of each run. */
 #define FK_B_LOADERS_REGISTERS                                                                                         \
@@ -100,9 +103,9 @@ enum {
     else fk_setmaxnreg_inc(232)
 #endif
 #if FK_HEAD_DIM == 128 && FK_HAS_SCORE
-#define FK_B_WGMMA_SCORES FK_WGMMA(fk_wgmma_, 32)
+#define FK_B_WGMMA_DP FK_WGMMA(fk_wgmma_, 32)
 #else
-#define FK_B_WGMMA_SCORES FK_WGMMA(fk_wgmma_, 64)
+#define FK_B_WGMMA_DP FK_WGMMA(fk_wgmma_, 64)
 #endif
 #define FK_B_WGMMA_DQ FK_WGMMA(fk_wgmma_transposed_, 64)
 
@@ -338,15 +341,26 @@ FK_DEVICE void fk_b_take_turns(const fk_launch *p, const int ordered, const int 
 
 /* --- working ------------------------------------------------------------------------------------------------------ */
 
-/* Begins c = (this worker's 64 rows of K or V, which begin at `keys`) times (FK_B_PART of the rows at `rows`). */
-FK_DEVICE void fk_b_scores(float *c, fk_u32 keys, fk_u32 rows, fk_u32 part) {
+/* Begins S = (this worker's 64 rows of K, which begin at `keys`) times (the rows at `rows`). */
+FK_DEVICE void fk_b_scores(float *c, fk_u32 keys, fk_u32 rows) {
     keys = fk_uniform(keys);
     rows = fk_uniform(rows);
     fk_wgmma_fence();
     FK_UNROLL
     for (fk_u32 k = 0; k < FK_HEAD_DIM / 16; k++)
-        FK_B_WGMMA_SCORES(c, fk_descriptor_k_major(keys, FK_KEYS, 0, k),
-                          fk_descriptor_k_major(rows, FK_B_ROWS, part * FK_B_PART, k), k > 0);
+        FK_B_WGMMA_S(c, fk_descriptor_k_major(keys, FK_KEYS, 0, k), fk_descriptor_k_major(rows, FK_B_ROWS, 0, k),
+                     k > 0);
+    fk_wgmma_commit();
+}
+/* Begins dP of a part = (this worker's 64 rows of V, which begin at `keys`) times (FK_B_PART of the rows at `rows`). */
+FK_DEVICE void fk_b_dp(float *c, fk_u32 keys, fk_u32 rows, fk_u32 part) {
+    keys = fk_uniform(keys);
+    rows = fk_uniform(rows);
+    fk_wgmma_fence();
+    FK_UNROLL
+    for (fk_u32 k = 0; k < FK_HEAD_DIM / 16; k++)
+        FK_B_WGMMA_DP(c, fk_descriptor_k_major(keys, FK_KEYS, 0, k),
+                      fk_descriptor_k_major(rows, FK_B_ROWS, part * FK_B_PART, k), k > 0);
     fk_wgmma_commit();
 }
 /* Begins c += packed times rows, where packed is 64 keys by FK_B_PART rows in the input type. */
@@ -441,10 +455,10 @@ FK_DEVICE void fk_b_store_ds(const fk_u32 (*packed)[2], fk_u32 ds, fk_u32 chunk,
         }
 }
 
-/* Does step n, up to the barrier behind which dS of both workers is in shared memory. The product S of its first part
- * has begun already. first_key: the position of the item's first key. */
+/* Does step n, up to the barrier behind which dS of both workers is in shared memory. The product S has begun already.
+ * first_key: the position of the item's first key. */
 FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key, fk_u32 keys,
-                         const fk_b_record_of *rows, fk_u32 n, const int ordered, float (*s)[4], fk_b_sums_of *x) {
+                         const fk_b_record_of *rows, fk_u32 n, const int ordered, float (*all)[4], fk_b_sums_of *x) {
     fk_u32 stage = n % 2, worker = fk_thread() / FK_B_GROUP - 1, t = fk_lane() % 4 * 2;
     fk_u32 own = worker * 64 + fk_warp() % 4 * 16 + fk_lane() / 4;
     int full = rows->cls == FK_FULL && keys == FK_KEYS; /* keys that do not exist must not count */
@@ -454,9 +468,10 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
     fk_u32 p_packed[FK_B_COLUMNS][2], ds_packed[FK_B_COLUMNS][2];
     FK_UNROLL
     for (fk_u32 part = 0; part < FK_B_PARTS; part++) {
+        float(*s)[4] = all + part * FK_B_COLUMNS;
         fk_u32 numbers = (part * FK_B_PART + t) * 4;
         fk_u32 allowed[2] = {0, 0};
-        fk_b_scores(g[0], fk_b_keys(1) + worker * (64 * FK_TILE_ROW), d_o, part);
+        fk_b_dp(g[0], fk_b_keys(1) + worker * (64 * FK_TILE_ROW), d_o, part);
         if (!full) {
             fk_mask_bits(env, rows->cls == FK_PARTIAL, 1, FK_B_COLUMNS, key, row + part * FK_B_PART, FK_B_PART,
                          rows->head, allowed); // cost: PARTIAL
@@ -465,7 +480,7 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
                 if (own + half * 8 >= keys) allowed[half] = 0; // cost: PARTIAL
         }
         fk_wgmma_wait_1();
-        fk_wgmma_settle(s[0], FK_B_PART / 2);
+        if (part == 0) fk_wgmma_settle(all[0], FK_B_ROWS / 2);
         fk_u32 base = fk_b_numbers(stage, 0) + numbers, delta = fk_b_numbers(stage, 1) + numbers;
         fk_u32 minus = fk_b_numbers(stage, 2) + numbers;
         fk_i64 first_row = row + part * FK_B_PART;
@@ -485,8 +500,7 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
         fk_b_store_ds((const fk_u32(*)[2])ds_packed,
                       ds + part * FK_B_PART / FK_BOX * (FK_KEYS * FK_TILE_ROW), // cost: elements
                       part * FK_B_COLUMNS % 8, own);
-        fk_b_sums(x->k[0], (const fk_u32 (*)[2])ds_packed, q, part);
-        if (part + 1 < FK_B_PARTS) fk_b_scores(s[0], fk_b_keys(0) + worker * (64 * FK_TILE_ROW), q, part + 1);
+        fk_b_sums(x->k[0], (const fk_u32(*)[2])ds_packed, q, part);
     }
     fk_fence_proxy_async();
     fk_named_barrier_sync(FK_B_DS, FK_B_WORKERS);
@@ -521,11 +535,11 @@ FK_DEVICE fk_u32 fk_b_work_piece(const fk_launch *p, const fk_key_piece *piece, 
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) x.k[j][i] = x.v[j][i] = 0;
     for (;; n++) {
-        float s[FK_B_COLUMNS][4], dq[8][4];
+        float s[FK_B_ROWS / 8][4], dq[8][4];
         fk_mbarrier_wait(fk_b_stage_full(n % 2), n / 2 % 2);
         const fk_b_record_of rows = fk_b_load_record(fk_b_record(n % 2)); // cost: step
         fk_b_dq(dq[0], fk_b_ds(1 - n % 2), worker);
-        fk_b_scores(s[0], fk_b_keys(0) + worker * (64 * FK_TILE_ROW), fk_b_rows(n % 2, 0), 0);
+        fk_b_scores(s[0], fk_b_keys(0) + worker * (64 * FK_TILE_ROW), fk_b_rows(n % 2, 0));
         fk_wgmma_wait_1();
         fk_wgmma_settle(dq[0], 32);
         if (behind) fk_b_add_dq(p, &last, ordered, (const float (*)[4])dq);

@@ -1,7 +1,9 @@
 /* bench.c: runs the benchmarks and prints a table: figure, goal, met or MISSED.
- * Usage: bench [GROUP | PART-OF-A-ROW'S-NAME]
+ * Usage: bench [NAME[,NAME]...], where a NAME is a group or a part of a row's name
  *
- * Groups are the tests/bench/bench_*.c files. A name that is no group runs all and prints the rows that contain it.
+ * Groups are the tests/bench/bench_*.c files. A name that is no group runs all and prints the rows that contain it; if
+ * none does, that is said, and the exit status is 2. Rows' names have commas with a space behind them, which divide
+ * nothing: "sass,causal, 8K" is two names.
  */
 #include "tests/bench/bench.h"
 
@@ -15,7 +17,18 @@
     X(plan) X(cells) X(fields) X(slices) X(place) X(groups) X(move) X(drawn) X(dcp) X(rows) X(auto) X(colour) X(order) X(sass) \
     X(jit) X(sim) X(calibrate) X(published) X(host) X(run) X(heads) X(trace) X(python)
 
-static struct { const char *filter; int met, missed, plain; } table;
+enum { NAMES = 16 };
+typedef struct wanted {
+    char text[128];
+    bool group, found; /* found: a row was printed that has this name */
+} wanted;
+static struct {
+    wanted names[NAMES];
+    int count;
+    bool parts; /* some name is no group */
+    bool whole; /* of the group under way all rows are wanted */
+    int met, missed, plain;
+} table;
 
 static double clock_of(clockid_t clock) {
     struct timespec t;
@@ -56,10 +69,21 @@ fcp_plan *bench_plan_watched(const char *source, const uint64_t *lengths, size_t
     return plan;
 }
 
-bool bench_wants(const char *name) { return !table.filter || strstr(name, table.filter); }
+bool bench_wants(const char *name) {
+    bool wants = table.whole;
+    for (int i = 0; i < table.count; i++) wants |= !table.names[i].group && strstr(name, table.names[i].text);
+    return wants;
+}
+
+bool bench_may_want(const char *part) {
+    bool wants = bench_wants(part);
+    for (int i = 0; i < table.count; i++) wants |= !table.names[i].group && strstr(table.names[i].text, part);
+    return wants;
+}
 
 void bench_row(const char *name, double value, const char *unit, const char *goal, bool met, const char *note) {
     if (!bench_wants(name)) return;
+    for (int i = 0; i < table.count; i++) table.names[i].found |= strstr(name, table.names[i].text) != NULL;
     char figure[64];
     double size = value < 0 ? -value : value;
     int digits = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : 4;
@@ -73,18 +97,47 @@ void bench_row(const char *name, double value, const char *unit, const char *goa
     else table.missed++;
 }
 
-int main(int argc, char **argv) {
-    const char *only = argc > 1 && *argv[1] ? argv[1] : NULL;
-    bool group = false;
-#define X(name) group = group || (only && strcmp(only, #name) == 0);
-    GROUPS(X)
+/* Divides a list of names. false: it has too many, or one that is too long or empty. */
+static bool read_names(const char *list) {
+    for (const char *at = list, *end; at; at = *end ? end + 1 : NULL) {
+        end = strchr(at, ',');
+        while (end && end[1] == ' ') end = strchr(end + 1, ',');
+        if (!end) end = at + strlen(at);
+        wanted *w = &table.names[table.count];
+        size_t size = (size_t)(end - at);
+        if (table.count == NAMES || size >= sizeof w->text || !size) return false;
+        memcpy(w->text, at, size);
+#define X(name) w->group |= strcmp(w->text, #name) == 0;
+        GROUPS(X)
 #undef X
-    table.filter = group ? NULL : only;
+        table.parts |= !w->group;
+        table.count++;
+    }
+    return true;
+}
+
+static void run_group(const char *name, void (*group)(void)) {
+    table.whole = !table.count;
+    for (int i = 0; i < table.count; i++) table.whole |= strcmp(table.names[i].text, name) == 0;
+    if (table.whole || table.parts) group();
+}
+
+int main(int argc, char **argv) {
+    int status = 0;
+    if (argc > 1 && *argv[1] && !read_names(argv[1])) {
+        fprintf(stderr, "bench: %s is no list of 1 to %d names with commas between them\n", argv[1], NAMES);
+        return 2;
+    }
     printf("%-72s %16s  %-14s\n", "benchmark", "figure", "goal");
-#define X(name)                                                                                                        \
-    if (!group || strcmp(only, #name) == 0) bench_##name();
+#define X(name) run_group(#name, bench_##name);
     GROUPS(X)
 #undef X
     printf("%d goals met, %d missed; %d rows without a goal\n", table.met, table.missed, table.plain);
-    return 0;
+    fflush(stdout);
+    for (int i = 0; i < table.count; i++) {
+        if (table.names[i].group || table.names[i].found) continue;
+        fprintf(stderr, "bench: no group is called %s, and no row has that in its name\n", table.names[i].text);
+        status = 2;
+    }
+    return status;
 }

@@ -11,6 +11,7 @@
 /* One row: a figure, its unit, the goal as text ("<= 10 ms"; "" when there is none), whether it was met, and a note. */
 void bench_row(const char *name, double value, const char *unit, const char *goal, bool met, const char *note);
 bool bench_wants(const char *name); /* will a row of that name be printed? */
+bool bench_may_want(const char *part); /* may a row with this part in its name be? */
 double bench_now(void);       /* seconds, monotonic */
 double bench_processor(void); /* seconds of processor time of this process */
 double bench_median(double *times, int count); /* puts them in order */

@@ -121,7 +121,7 @@ static bool fit_median(const sim_profile *profile, unsigned *out_median) {
 }
 
 static void published_fcp(void) {
-    if (!bench_wants("FCP table 2")) return;
+    if (!bench_may_want("FCP table 2")) return;
     sim_profile profile = published_scaled("h200", 989.0 / 296.0);
     double rows[FCP_PASSES][ROWS];
     unsigned median = 0;
@@ -170,7 +170,7 @@ static double magi_rate(unsigned gpus, const sim_profile *profile) {
 
 static void published_magi(void) {
     static const struct { unsigned gpus; double rate; } at[] = {{8, 642}, {16, 645}, {32, 618}, {64, 593}};
-    if (!bench_wants("MagiAttention")) return;
+    if (!bench_may_want("MagiAttention")) return;
     double low = 0.2, high = 2;
     for (int i = 0; i < 16; i++) {
         sim_profile p = published_scaled("h100", (low + high) / 2);
@@ -228,7 +228,7 @@ static void upipe_slots(unsigned kv_heads, const char *goal, double right, const
 static void published_upipe(void) {
     static const uint64_t groups[] = {1, 2, 4, 8, 16}, chunks[] = {2, 4, 8, 16};
     unsigned right = 0, all = 0;
-    if (!bench_wants("UPipe")) return;
+    if (!bench_may_want("UPipe")) return;
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
         for (size_t j = 0; j < sizeof chunks / sizeof *chunks; j++, all++) {
             const uint64_t g = groups[i], nu = chunks[j];

@@ -68,7 +68,7 @@ static void published_dcp(void) {
         {"shared_question", "shared_question(p = 20, answers = 4)", 2.15, 3.77}};
     static const char *const blocks[] = {"512", "1024", "2048", "4096"},
                       *const fixed[] = {"ring", "zigzag", "ulysses(inside = node) + ring"};
-    if (!bench_wants("DCP")) return;
+    if (!bench_may_want("DCP")) return;
     size_t count = 0;
     bool drawn;
     uint64_t *lengths = workload_lengths("wlbllm-8x32k", 262144, &count, &drawn), tokens = 0;
@@ -110,7 +110,7 @@ static uint64_t *list_of(const char *list, size_t *count) {
 
 static void published_distca(void) {
     static const char *const lists[] = {"wlbllm", "prolong"};
-    if (!bench_wants("DistCA")) return;
+    if (!bench_may_want("DistCA")) return;
     for (int l = 0; l < 2; l++) {
         char name[80], note[120];
         size_t count = 0;
@@ -144,7 +144,7 @@ static void published_distca(void) {
 
 static void published_groups(void) {
     static const char *const lists[] = {"wlbllm", "wikipedia"};
-    if (!bench_wants("Groups of ranks")) return;
+    if (!bench_may_want("Groups of ranks")) return;
     for (int l = 0; l < 2; l++) {
         char name[80], note[120];
         size_t count = 0;
@@ -172,7 +172,7 @@ static void published_groups(void) {
 static void published_magi_documents(void) {
     static const struct { unsigned gpus; const char *paper; } at[] = {
         {8, "457, 276, 89"}, {16, "424, 197, 69"}, {32, "313, 184, 47"}, {64, "235, 161, 28"}};
-    if (!bench_wants("MagiAttention")) return;
+    if (!bench_may_want("MagiAttention")) return;
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         char name[100], cluster[80], note[120];
         size_t count = 0;

@@ -8,10 +8,11 @@
 
 #include "codegen/cost/cost.h"
 
-/* Lines 2 to 6 of a file, each with a mark. */
+/* Lines 2 to 6 of a file, each with a mark; and a call of lines 7 to 9, with a mark in the middle. */
 #define SOURCE                                                                                                         \
     "#define FIRST\n#line 1 \"k.h\"\nnothing\nadvance(); // cost: step\ncount(); // cost: PARTIAL\n"                   \
-    "skip(); // cost: FULL\nfor_all(); // cost: elements\nrest(); // cost: seldom\n"
+    "skip(); // cost: FULL\nfor_all(); // cost: elements\nrest(); // cost: seldom\n"                                   \
+    "call(a(), '(', \"(\\\"\", /* ( */ // (\n     b, // cost: FULL elements\n     c);\nafter();\n"
 #define KERNEL(name)                                                                                                   \
     "\t.section\t.text." name ",\"ax\",@progbits\n\t.sectioninfo\t@\"SHI_REGISTERS=8\"\n.text." name ":\n"
 #define NOWHERE "\t//## File \"/a/k.h\", line 1\n"
@@ -19,6 +20,7 @@
 #define PARTIAL "\t//## File \"/a/other.h\", line 9 inlined at \"/a/k.h\", line 3\n"
 #define FULL "\t//## File \"/a/k.h\", line 4\n"
 #define ELEMENTS "\t//## File \"/a/k.h\", line 5\n"
+#define CALL(line) "\t//## File \"/a/other.h\", line 9 inlined at \"/a/k.h\", line " #line "\n"
 #define SELDOM "\t//## File \"k.h\", line 6\n"
 #define I(text) "        /*0010*/   " text " ;\n"
 #define L(name) name ":\n"
@@ -156,6 +158,14 @@ Test(cost, classes) {
     has(&s.of[COST_FULL], 10, COST_FMA, 2, 2);
     has(&s.of[COST_PARTIAL], 4 + 2 + 2 + 3 + 2, COST_ALU, 7, 14);
     has(&s.of[COST_PARTIAL], 13, COST_TENSOR, 1, 32);
+}
+
+/* A mark covers all lines of its call, and no other. */
+Test(cost, a_call_of_several_lines) {
+    const char *text = KERNEL("f") NOWHERE L(".L_x_1") CALL(7) I("FADD R1, R2, R3") CALL(8) I("FADD R1, R2, R3") CALL(9)
+        I("FADD R1, R2, R3") CALL(10) I("FADD R1, R2, R3") STEP I("NOP") NOWHERE I("@P1 BRA `(.L_x_1)") END;
+    cost_step s = step_of(text);
+    cr_expect_eq(s.of[COST_FULL].elements, 3, "%lu", (unsigned long)s.of[COST_FULL].elements);
 }
 
 Test(cost, what_is_seldom_done) {
