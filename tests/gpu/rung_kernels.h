@@ -257,8 +257,8 @@ RUNG_K_MAJOR(rung_k_all_64, 64, 8)
 RUNG_K_MAJOR(rung_k_all_128, 128, 8)
 
 /* 1 + 64 rows in registers times n columns of b rows, of which step a. in: four words a thread. */
-#define RUNG_REGISTERS(n)                                                                                              \
-    RUNG(rung_registers_##n, 128) {                                                                                    \
+#define RUNG_REGISTERS(name, n)                                                                                        \
+    RUNG(name, 128) {                                                                                                  \
         float c[n / 2];                                                                                                \
         fk_u32 a[4], y = fk_uniform(fk_shared());                                                                      \
         FK_UNROLL                                                                                                      \
@@ -268,10 +268,10 @@ RUNG_K_MAJOR(rung_k_all_128, 128, 8)
         FK_WGMMA(fk_wgmma_registers_, n)(c, a, fk_descriptor_mn_major(y, p.b, p.a, 0), 1);                             \
         rung_end(&p, c, n);                                                                                            \
     }
-RUNG_REGISTERS(64)
-RUNG_REGISTERS(128)
-RUNG_REGISTERS(192)
-RUNG_REGISTERS(256)
+RUNG_REGISTERS(rung_registers_64, 64)
+RUNG_REGISTERS(rung_registers_128, 128)
+RUNG_REGISTERS(rung_registers_192, 192)
+RUNG_REGISTERS(rung_registers_256, 256)
 
 /* 64 columns of 128 rows times 64 columns of 128 rows, from box b on, as dQ is made of dS and K: step a. */
 RUNG(rung_turned, 128) {
@@ -306,8 +306,8 @@ FK_DEVICE fk_u32 rung_meet(fk_u32 worker, fk_u32 word) {
     fk_named_barrier_sync(RUNG_END, 256);
     return sum + fk_load_shared_bits(word + 4);
 }
-#define RUNG_ROLES(down, up, live)                                                                                     \
-    RUNG(rung_roles_##down, 384) {                                                                                     \
+#define RUNG_ROLES(name, down, up, live)                                                                               \
+    RUNG(name, 384) {                                                                                                  \
         fk_u32 word = fk_shared();                                                                                     \
         if (fk_thread() == 0) fk_store_shared_bits(word + 4, 0);                                                       \
         fk_sync();                                                                                                     \
@@ -331,8 +331,8 @@ FK_DEVICE fk_u32 rung_meet(fk_u32 worker, fk_u32 word) {
             fk_store_bits(p.out + fk_thread() * 4, sum);                                                               \
         }                                                                                                              \
     }
-RUNG_ROLES(40, 232, 200)
-RUNG_ROLES(56, 224, 192)
+RUNG_ROLES(rung_roles_40, 40, 232, 200)
+RUNG_ROLES(rung_roles_56, 56, 224, 192)
 
 /* As rung_turns, but a warp takes the turns for the other, as in the backward pass. */
 RUNG(rung_turns_named, 64) {
