@@ -178,6 +178,13 @@ $(B)/gen/kernels.c: $(KERNEL_TEXT:%=codegen/kernels/%.h)
 	@echo '  array $^'
 	$(Q)(for part in $(KERNEL_TEXT); do echo "extern const char emit_text_$$part[]; const char emit_text_$$part[] = {"; \
 	 od -An -v -tu1 codegen/kernels/$$part.h | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '0};'; done) > $@
+# The ladder's kernels (tests/gpu/rungs.c).
+RUNG_TEXT = launch kernels
+$(B)/gen/rungs.c: $(RUNG_TEXT:%=tests/gpu/rung_%.h)
+	@mkdir -p $(B)/gen
+	@echo '  array $^'
+	$(Q)(for part in $(RUNG_TEXT); do echo "extern const char rung_text_$$part[]; const char rung_text_$$part[] = {"; \
+	 od -An -v -tu1 tests/gpu/rung_$$part.h | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '0};'; done) > $@
 $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 	@echo '  cc    $<'
 	$(Q)$(CC) $(CFLAGS) -Wno-unused-function -Wno-sign-compare -Wno-missing-prototypes -c -o $@ $<
@@ -234,6 +241,9 @@ $(FIBER_SM90:%=$(B)/tests/machines/fibers/kernel_sm90-%.o): $(B)/tests/machines/
 	$(Q)$(CC) $(CFLAGS) -Wno-psabi $(call fiber_flags,$*) -c -o $@ $<
 $(filter $(B)/tests/machines/fibers/test_%,$(TESTS)): $(FIBER_OBJ)
 $(PTX_TESTS): $(PTX_SRC:%.c=$(B)/%.o)
+# The ladder, which gpu-check climbs as well.
+RUNG_OBJ = $(B)/tests/gpu/rungs.o $(B)/tests/gpu/rung_guess.o $(B)/gen/rungs.o
+$(B)/tests/machines/ptx/test_ptx_ladder: $(RUNG_OBJ)
 # Libraries that stand in for the CUDA driver, NVRTC, NCCL and MPI. Tests choose them by FCP_CUDA_DRIVER, FCP_NVRTC and FCP_NCCL.
 STANDIN_SRC = tests/machines/standin/driver.c tests/machines/standin/streams.c tests/machines/standin/launches.c tests/machines/standin/graph.c tests/machines/standin/kernels.c tests/machines/standin/green.c
 NCCL_SRC = tests/machines/standin/nccl.c tests/machines/standin/mailbox.c
@@ -443,7 +453,7 @@ GPU_ARGS ?=
 GPU_SRC = $(wildcard tests/gpu/*.c)
 # What runtime/host/blas.c uses of OpenBLAS, which it loads unless it is linked in, as here.
 BLAS_USED = cblas_sgemm openblas_get_num_threads openblas_set_num_threads
-$(B)/gpu-check: $(patsubst %.c,$(B)/%.o,$(filter-out %/carried.c,$(GPU_SRC))) $(B)/libfcpc.a $(B)/libfcp.a
+$(B)/gpu-check: $(patsubst %.c,$(B)/%.o,$(filter-out %/carried.c,$(GPU_SRC))) $(B)/gen/rungs.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -Wl,-S $(BLAS_USED:%=-Wl,-u,%) -Wl,-Bstatic -lopenblas -lnettle -Wl,-Bdynamic -lm -ldl
 $(B)/gpu/libnvrtc-carried.so: $(B)/tests/gpu/carried.o

@@ -14,6 +14,7 @@
 
 #include "runtime/libraries/cuda_driver.h"
 #include "runtime/exec/tensors.h"
+#include "runtime/jit/nvrtc.h"
 #include "tests/machines/standin/standin.h"
 
 /* --- journal.c: lines "kind <tab> name <tab> rest"; each is on disk before the next is written -------------------- */
@@ -163,6 +164,7 @@ gpu_result step_examples(gpu *g, char why[GPU_WHY]);      /* correct.c */
 gpu_result step_examples_older(gpu *g, char why[GPU_WHY]);
 gpu_result step_random(gpu *g, char why[GPU_WHY]);
 gpu_result step_edges(gpu *g, char why[GPU_WHY]);
+gpu_result step_ladder(gpu *g, char why[GPU_WHY]);        /* ladder.c */
 gpu_result step_smoke(gpu *g, char why[GPU_WHY]);         /* smoke.c */
 gpu_result step_checker(gpu *g, char why[GPU_WHY]);       /* tools.c */
 gpu_result step_profile(gpu *g, char why[GPU_WHY]);
@@ -232,6 +234,8 @@ int gpu_rank(gpu *g, const char *which);
 void gpu_measured_ranks(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context);
 /* Calls `each` with the text of every program that is measured. */
 void gpu_measured(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context); /* rows_speed.c */
+/* ladder.c: compiles the kernels of the ladder for this device. The caller ends *out with fcp_cubin_free, in any case. */
+bool gpu_rungs_compile(gpu *g, fcp_cubin *out, char why[GPU_WHY]);
 /* ceilings.c: the source of a kernel that does nothing but multiply; malloc'd. */
 char *gpu_ceiling_text(bool wgmma);
 void gpu_measured_runtime(gpu *g, bool (*each)(gpu *g, const char *text, void *context),

@@ -28,6 +28,7 @@ enum { DONE = 0, WRONG = 1, USAGE = 2, NOTHING = 3, LEFT = 4, TRIES = 2, SLOWER 
 /* First what says whether kernels work at all, then what they take, then the long tests of the same, peers last. */
 static const gpu_step steps[] = {
     {"conformance", "the driver, question by question", step_conformance, 3, 20, true, false},
+    {"ladder", "what kernels rely on, one by one", step_ladder, 3, 120, false, true},
     {"smoke", "one tile for each kernel", step_smoke, 5, 120, false, true},
     {"examples", "every example against float64", step_examples, 8, 150, true, true},
     {"edges", "sizes of heads, far logits, LSE, no tokens", step_edges, 8, 90, true, true},

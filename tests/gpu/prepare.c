@@ -73,6 +73,13 @@ static void make_ceilings(gpu *g, count *c) {
     }
 }
 
+static void make_rungs(gpu *g, count *c) {
+    fcp_cubin cubin = {0};
+    char why[GPU_WHY];
+    if (!gpu_rungs_compile(g, &cubin, why)) report(c, "the ladder", why);
+    fcp_cubin_free(&cubin);
+}
+
 static void ignore(void *context, const char *question, const char *answer) {
     (void)context, (void)question, (void)answer;
 }
@@ -101,6 +108,7 @@ int gpu_prepare(gpu *g, const char *capabilities) {
         conformance(g, ignore, NULL);
         g->control->idle = true;
         make_ceilings(g, &c);
+        make_rungs(g, &c);
         if (!gpu_correct_examples(g, make, &c, why) || !gpu_correct_edges(g, make, &c, why) ||
             !gpu_correct_random(g, make, &c, why))
             report(&c, "plans", why);

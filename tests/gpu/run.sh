@@ -23,7 +23,7 @@ if [ ! -x "$check" ] || [ ! -e "$B/standin/libcuda.so" ] || [ ! -e "$B/gpu/libnv
 fi
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
-unset FCP_CACHE GPU_KERNELS GPU_KERNELS_WRITE GPU_NVRTC STANDIN_PLAN STANDIN_DEVICES STANDIN_NCCL_VERSION \
+unset FCP_CACHE GPU_KERNELS GPU_KERNELS_WRITE GPU_NVRTC STANDIN_PLAN STANDIN_DEVICES STANDIN_SM90 STANDIN_NCCL_VERSION \
     NCCL_MULTI_RANK_GPU_ENABLE
 TMPDIR=$folder # ranks that are ended leave their mailbox there
 export TMPDIR
@@ -45,7 +45,7 @@ says() { holds "$1" grep -q -- "$2" "$3"; }
 
 # nothing begun, runs that are killed amid the examples and behind them, and the rest of it
 run 4 "a run without time" --seconds 0
-says "it says what is left" "run it again for conformance smoke examples edges speed ceilings" "$folder/out"
+says "it says what is left" "run it again for conformance ladder smoke examples edges speed ceilings" "$folder/out"
 says "GPU.md says that steps were not run" "not run yet" "$folder/gpu/GPU.md"
 "$check" --folder "$folder/gpu" --seconds $ENOUGH --inject kill:examples/documents.fcp > "$folder/out" 2>&1
 last=$(tail -n 1 "$folder/gpu/state" | cut -f 1,2)
@@ -103,6 +103,28 @@ says "the driver's error is there" "CUDA_ERROR_LAUNCH_FAILED" "$folder/gpu/GPU.m
 run 1 "a step that ends its process" --again --only random --inject die:random
 says "the signal is said" "ended by signal 9" "$folder/out"
 run 0 "beginning anew" --again --only conformance
+
+# The ladder. Its kernels do nothing on a stand-in: this shows that all rungs are launched, and what becomes of one that
+# is wrong, or ends its process.
+rungs() { # rungs RESULT: how many have it
+    grep -c "^rung	.*	$1: " "$folder/gpu/state"
+}
+run 0 "the ladder of sm_80" --again --only ladder
+holds "has the rungs of any device" [ "$(rungs right)" = 9 ]
+STANDIN_SM90=1
+export STANDIN_SM90
+run 0 "the ladder of sm_90a" --again --only ladder
+all=$(rungs right)
+says "all rungs are right" "| ladder | .* | ok | .* $all rungs right |" "$folder/gpu/GPU.md"
+holds "there are many" [ "$all" -ge 38 ]
+run 1 "a rung that is wrong" --again --only ladder --inject spoil:ladder/tma
+says "says where, and what it is" "^- tma: WRONG: .*row 0, column 1 is that of slot 1, .* not that of slot 1, row 16, head 2, column 65" \
+    "$folder/gpu/GPU.md"
+holds "and the others are right" [ "$(rungs right)" = $((all - 1)) ]
+run 1 "a rung that ends its process" --again --only ladder --inject die:ladder/roles-40
+says "says so" "^- roles-40: WRONG: .* ended by signal 9" "$folder/gpu/GPU.md"
+holds "and the others are right" [ "$(rungs right)" = $((all - 1)) ]
+unset STANDIN_SM90
 
 # gpu_run_apart runs each plan in a process of its own, so that a plan that hangs or dies ends only its own process, and
 # the others are still judged. That is tested with the two small plans of step `smoke`, because examples take a second

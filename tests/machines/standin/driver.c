@@ -46,6 +46,10 @@ static const fcp_cuda_table table __attribute__((unused)) = {
 API cuInit(unsigned flags) {
     const char *devices = getenv("STANDIN_DEVICES");
     if (devices) control.devices = atoi(devices);
+    if (getenv("STANDIN_SM90")) {
+        control.major = 9;
+        control.shared = 232448;
+    }
     const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
     control.connections = connections ? atoi(connections) : 8;
     ENTER;

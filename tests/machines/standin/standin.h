@@ -20,7 +20,8 @@
  * the kernel begins.
  *
  * A test chooses this driver with FCP_CUDA_DRIVER; the runtime never falls back to it. STANDIN_DEVICES says how many
- * devices there are in programs in which no test can set the number, such as one that mpirun started. The NCCL that
+ * devices there are in programs in which no test can set the number, such as one that mpirun started; with STANDIN_SM90
+ * they are of capability 9.0. The NCCL that
  * works with this driver is described in nccl.h.
  */
 #ifndef STANDIN_H
