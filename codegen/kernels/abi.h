@@ -263,6 +263,36 @@ typedef struct fk_gather_launch {
     fk_gather_tensor tensor[FK_GATHER_TENSORS];
 } fk_gather_launch;
 
+/* --- waits -------------------------------------------------------------------------------------------------------- */
+/* Builds that watch their waits (FK_BOUND, FK_WAITED in prim_ptx.h) leave these tables in the module's memory, under
+ * these names. What a warp waits for is a number: FK_WAIT_BARRIER plus the number of a named barrier (0: the barrier of
+ * the whole CTA); FK_WAIT_MBARRIER plus an mbarrier's place in shared memory / 8 modulo 16; or one of the others.
+ *   fk_gave_up: [FK_GAVE_UP] fk_u32   How many waits gave up. Then of the first: what it waited for, its address (of an
+ *                                     mbarrier, from the beginning of shared memory), for which number, its CTA and its
+ *                                     thread. Then for each warp of that CTA what it waited for, plus 1, and from the
+ *                                     8th bit on for which number; 0: it did not wait.
+ *   fk_waits: [FK_WAIT_CTAS][FK_WAIT_WARPS] fk_u32     The same of all warps, now: of CTA i, and of i + FK_WAIT_CTAS.
+ *   fk_waited: [FK_WAIT_WARPS][FK_WAITS] fk_u64        Clocks that this warp of all CTAs has waited for that, all in
+ *                                     all. FK_WAIT_WHOLE: from its begin to its end; FK_WAIT_NANOSECONDS: the same, in
+ *                                     nanoseconds.
+ *   fk_first_mbarrier: fk_u32         FK_PLACE_LAST minus the first mbarrier's place, from the beginning of shared
+ *                                     memory; 0: there is none.
+ * Names are in fk_forward_... or fk_backward_..., if the kernel gives any (FK_NAME_WAITS). */
+enum {
+    FK_WAIT_BARRIER = 0,
+    FK_WAIT_MBARRIER = 16,
+    FK_WAIT_TURN = 32,
+    FK_WAIT_ARRIVAL,
+    FK_WAIT_COPIES, /* cp.async */
+    FK_WAIT_WHOLE,
+    FK_WAIT_NANOSECONDS,
+    FK_WAITS,
+    FK_WAIT_WARPS = 12,
+    FK_WAIT_CTAS = 512,
+    FK_GAVE_UP = 6 + FK_WAIT_WARPS,
+    FK_PLACE_LAST = 0x7fffffff
+};
+
 /* --- sizes -------------------------------------------------------------------------------------------------------- */
 /* d: head_dim, of Q and K. v: value_dim, of V and O, which is at most d. Both are 16, 32, 64, 96, 128, 192 or 256; if d
  * is above 128, v is 32 or more, because then two warps share the columns of dV. */

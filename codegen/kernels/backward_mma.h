@@ -44,6 +44,7 @@ FK_DEVICE void fk_dkv_piece(const fk_launch *p, const fk_key_piece *piece, fk_u3
 
 FK_KERNEL(fk_backward_dkv, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) {
     const fk_launch *p = &launch;
+    FK_WATCH();
     fk_begin(p->mark, p->mark_value);
     const fk_u32 parts = FK_DKV_PARTS(FK_HEAD_DIM), ticket = fk_dkv_numbers(0, 0);
     for (;;) {
@@ -159,6 +160,7 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
 
 FK_KERNEL(fk_backward_dq, FK_Q_THREADS, 1)(FK_PARAMETER fk_launch launch) {
     const fk_launch *p = &launch;
+    FK_WATCH();
     fk_begin(p->mark, p->mark_value);
     const fk_u32 parts = FK_DQ_PARTS(FK_HEAD_DIM);
     fk_u32 heads = fk_each(p->head_count * p->group), work = p->item_count * parts * heads;

@@ -111,6 +111,7 @@ FK_DEVICE void fk_joint_piece(const fk_launch *p, const fk_key_piece *piece, con
 }
 
 FK_DEVICE void fk_joint_work(const fk_launch *p, const int ordered) {
+    FK_WATCH();
     fk_begin(p->mark, p->mark_value);
     for (;;) {
         fk_sync(); /* everybody has read the ticket before */

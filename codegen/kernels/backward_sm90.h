@@ -86,6 +86,12 @@ enum {
     FK_B_TICKET          /* loaders among themselves: the ticket is there */
 };
 
+#if defined FK_NAME_WAITS
+FK_NAME_WAITS(backward, "rows full, stage 0|rows full, stage 1|keys full",
+              "all|rows free, stage 0|rows free, stage 1|keys free|dS of all keys|a turn|sums added|a ticket",
+              "loaders 3|turners 1|worker 0 4|worker 1 4")
+#endif
+
 #if FK_HEAD_DIM == 64
 #define FK_B_WGMMA_S FK_WGMMA(fk_wgmma_, 128)
 #define FK_B_WGMMA_SUMS FK_WGMMA(fk_wgmma_registers_, 64)
@@ -581,6 +587,7 @@ FK_DEVICE void fk_b_work(const fk_launch *p, const int ordered) {
 
 FK_DEVICE void fk_b_roles(const fk_launch_maps *m, const int ordered) {
     const fk_launch *p = &m->launch;
+    FK_WATCH();
     fk_begin(p->mark, p->mark_value);
     if (fk_thread() == 0) {
         fk_mbarrier_init(fk_b_stage_full(0), FK_B_LOADERS);

@@ -43,6 +43,11 @@ enum {
 FK_DEVICE fk_u32 fk_lane(void) { return fk_thread() % 32; }
 FK_DEVICE fk_u32 fk_warp(void) { return fk_thread() / 32; }
 
+/* An attention kernel begins with this, so that a build that watches waits (prim_ptx.h) knows how long it takes. */
+#ifndef FK_WATCH
+#define FK_WATCH()
+#endif
+
 /* Every kernel begins with this: it tells the host how far the device has come. */
 FK_DEVICE void fk_begin(fk_u64 mark, fk_u32 value) {
 #if defined FK_DELAY && FK_DELAY

@@ -131,6 +131,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
 
 FK_KERNEL(fk_forward, FK_F_THREADS, 1)(FK_PARAMETER fk_launch launch) {
     const fk_launch *p = &launch;
+    FK_WATCH();
     fk_begin(p->mark, p->mark_value);
     fk_u32 heads = fk_forward_each(p), work = p->item_count * heads;
     for (fk_u32 n = 0, i; (i = fk_piece(n)) < work; n++)

@@ -58,6 +58,14 @@ enum {
     FK_FIRST_TURN = 2 /* barriers for some threads: the producer's; 2 and 3 the consumers' */
 };
 
+#if defined FK_NAME_WAITS
+FK_NAME_WAITS(forward,
+              "K full, stage 0|K full, stage 1|K free, stage 0|K free, stage 1|"
+              "V full, stage 0|V full, stage 1|V free, stage 0|V free, stage 1|Q full|Q free",
+              "all|rows that producers copy|the turn of consumer 0|the turn of consumer 1",
+              "producer 4|consumer 0 4|consumer 1 4")
+#endif
+
 /* --- places ------------------------------------------------------------------------------------------------------- */
 
 FK_DEVICE fk_u32 fk_forward_k(fk_u32 n) {
@@ -353,6 +361,7 @@ FK_DEVICE void fk_forward_consume(const fk_launch *p, const fk_row_item *item, f
 
 FK_KERNEL(fk_forward_sm90, FK_F_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) {
     const fk_launch *p = &maps.launch;
+    FK_WATCH();
     fk_begin(p->mark, p->mark_value);
     fk_u32 heads = fk_forward_each(p), work = p->item_count * heads;
     fk_u32 group = fk_thread() / 128, n = 0, items = 0;

@@ -12,41 +12,128 @@
 #define FK_UNROLL_SOME _Pragma("unroll 2") /* twice hides the latency; more would only take registers */
 #define FK_ROLL _Pragma("unroll 1")
 
-/* Two switches for builds that look for faults. FK_BOUND limits every wait to so many nanoseconds. The first wait that
- * would last longer writes down what it waits for (fk_gave_up, which the host reads after the kernel); then all waits
- * end at once, and results are wrong. FK_DELAY makes each CTA begin after a random delay. */
+/* Three switches for builds that look for faults, or for time. FK_BOUND limits every wait but those at named barriers
+ * to so many nanoseconds. The first wait that would last longer writes down what it waits for (fk_gave_up, which the
+ * host reads after the kernel); then all waits end at once, and results are wrong. FK_WAITED adds up how long warps
+ * wait, and for what. FK_DELAY makes each CTA begin after a random delay. */
 #ifndef FK_BOUND
 #define FK_BOUND 0
+#endif
+#ifndef FK_WAITED
+#define FK_WAITED 0
 #endif
 #ifndef FK_DELAY
 #define FK_DELAY 0
 #endif
-#if FK_BOUND
-/* How many waits gave up; then of the first: its kind (1 mbarrier, 2 turn, 3 arrival), its address, what it waited for,
- * its CTA and its thread. */
+/* Times of waits have 32 bits, because these kernels have few registers left: a wait must not last 4 seconds. */
+#define FK_CLOCK(name, type, ptx, x)                                                                                   \
+    FK_DEVICE type name(void) {                                                                                        \
+        type now;                                                                                                      \
+        asm volatile(ptx ";" : "=" x(now)::"memory");                                                                  \
+        return now;                                                                                                    \
+    }
+#if FK_BOUND || FK_WAITED
+/* The names of a kernel's waits, for the host (abi.h). They stand in the kernel's own file, beside what they name: a
+ * string of mbarriers in the order of their places, one of named barriers from 0 on, and one of roles with their
+ * numbers of warps. A '|' is between two names. */
+#define FK_NAME_WAITS(kernel, mbarriers, barriers, roles)                                                              \
+    extern "C" {                                                                                                       \
+    __device__ char fk_##kernel##_mbarriers[] = mbarriers;                                                             \
+    __device__ char fk_##kernel##_barriers[] = barriers;                                                               \
+    __device__ char fk_##kernel##_roles[] = roles;                                                                     \
+    }
 extern "C" {
-__device__ fk_u32 fk_gave_up[6];
+__device__ fk_u32 fk_first_mbarrier[1];
 }
-FK_DEVICE fk_u64 fk_nanoseconds(void) {
-    fk_u64 x;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(x));
-    return x;
+/* Which wait for an mbarrier it is: mbarriers are numbered by their addresses, modulo 16. */
+FK_DEVICE fk_u32 fk_shared(void);
+#define FK_WAIT_OF_MBARRIER(address) (FK_WAIT_MBARRIER + ((address)-fk_shared()) / 8 % 16)
+#define FK_NOTE_MBARRIER(address)                                                                                      \
+    asm volatile("red.relaxed.gpu.global.max.s32 [%0], %1;" ::"l"(__cvta_generic_to_global(fk_first_mbarrier)),        \
+                 "r"(FK_PLACE_LAST - ((address)-fk_shared()))                                                          \
+                 : "memory")
+#else
+#define FK_NOTE_MBARRIER(address)
+#endif
+#if FK_BOUND
+/* fk_gave_up: abi.h. fk_waits: what each warp of each CTA waits for now, and from its 8th bit on for which number; 0:
+ * for nothing. */
+extern "C" {
+__device__ fk_u32 fk_gave_up[FK_GAVE_UP], fk_first_gives_up[1];
+__device__ fk_u32 fk_waits[FK_WAIT_CTAS * FK_WAIT_WARPS];
 }
-FK_DEVICE fk_u32 fk_gives_up(fk_u64 begun, fk_u32 kind, fk_u64 address, fk_u32 value) {
-    if (*(volatile fk_u32 *)fk_gave_up == 0 && fk_nanoseconds() - begun < FK_BOUND) return 0;
-    if (atomicAdd(fk_gave_up, 1) == 0) {
-        fk_gave_up[1] = kind;
+FK_CLOCK(fk_nanoseconds, fk_u32, "mov.u32 %0, %%globaltimer_lo", "r")
+FK_DEVICE fk_u32 *fk_waits_of(fk_u32 warp) { return fk_waits + blockIdx.x % FK_WAIT_CTAS * FK_WAIT_WARPS + warp; }
+/* Writes x into this warp's place; its first lane does. The address is made here each time: a compiler would keep it in
+ * registers that these kernels do not have. */
+FK_DEVICE void fk_waits_for(fk_u32 x) {
+    asm volatile(
+        "{ .reg .pred p; .reg .u32 t, w, c; .reg .u64 a, b; mov.u32 t, %%tid.x; mov.u32 c, %%ctaid.x; "
+        "and.b32 c, c, %1; shr.u32 w, t, 5; mad.lo.s32 c, c, %2, w; and.b32 t, t, 31; setp.eq.s32 p, t, 0; "
+        "mov.u64 b, fk_waits; mul.wide.u32 a, c, 4; add.s64 a, a, b; @p st.volatile.global.u32 [a], %0; }" ::"r"(x),
+        "n"(FK_WAIT_CTAS - 1), "n"(FK_WAIT_WARPS + 0)
+        : "memory");
+}
+FK_DEVICE fk_u32 fk_gives_up(fk_u32 begun, fk_u32 what, fk_u64 address, fk_u32 value) {
+    if (*(volatile fk_u32 *)fk_gave_up == 0) {
+        if (fk_nanoseconds() - begun < FK_BOUND) return 0;
+        if (atomicAdd(fk_first_gives_up, 1)) return 0; /* another writes it down, while all still wait */
+        fk_gave_up[1] = what;
         fk_gave_up[2] = (fk_u32)address;
         fk_gave_up[3] = value;
         fk_gave_up[4] = blockIdx.x;
         fk_gave_up[5] = threadIdx.x;
+        FK_ROLL
+        for (fk_u32 i = 0; i < FK_WAIT_WARPS; i++)
+            fk_gave_up[6 + i] = i * 32 < blockDim.x ? *(volatile fk_u32 *)fk_waits_of(i) : 0;
     }
+    atomicAdd(fk_gave_up, 1);
     return 1;
 }
-#define FK_BEGUN const fk_u64 begun = fk_nanoseconds()
+#define FK_BEGUN(what, value)                                                                                          \
+    const fk_u32 begun = fk_nanoseconds();                                                                             \
+    fk_waits_for((what) + 1 + ((value) << 8))
+#define FK_ENDED(what) fk_waits_for(0)
 #else
-#define fk_gives_up(begun, kind, address, value) 0
-#define FK_BEGUN
+#define fk_gives_up(begun, what, address, value) 0
+#endif
+#if FK_WAITED
+extern "C" {
+__device__ fk_u64 fk_waited[FK_WAIT_WARPS * FK_WAITS];
+}
+FK_CLOCK(fk_clock, fk_u32, "mov.u32 %0, %%clock", "r")
+FK_CLOCK(fk_clock_long, fk_u64, "mov.u64 %0, %%clock64", "l")
+FK_CLOCK(fk_nanoseconds_long, fk_u64, "mov.u64 %0, %%globaltimer", "l")
+/* Adds to a number of this warp; its first lane does. The address is made here each time: a compiler would keep it in
+ * registers that these kernels do not have. */
+FK_DEVICE void fk_waited_add(fk_u32 what, fk_u64 x) {
+    asm volatile("{ .reg .pred p; .reg .u32 t, w; .reg .u64 a, b; mov.u32 t, %%tid.x; shr.u32 w, t, 5; "
+                 "mad.lo.s32 w, w, %2, %0; and.b32 t, t, 31; setp.eq.s32 p, t, 0; mov.u64 b, fk_waited; "
+                 "mul.wide.u32 a, w, 8; add.s64 a, a, b; @p red.relaxed.gpu.global.add.u64 [a], %1; }" ::"r"(what),
+                 "l"(x), "n"(FK_WAITS + 0)
+                 : "memory");
+}
+/* A warp of an attention kernel, from its begin to its end. Differences are made in memory, which takes no register. */
+struct fk_watch {
+    __device__ __forceinline__ fk_watch() {
+        fk_waited_add(FK_WAIT_WHOLE, 0 - fk_clock_long());
+        fk_waited_add(FK_WAIT_NANOSECONDS, 0 - fk_nanoseconds_long());
+    }
+    __device__ __forceinline__ ~fk_watch() {
+        fk_waited_add(FK_WAIT_WHOLE, fk_clock_long());
+        fk_waited_add(FK_WAIT_NANOSECONDS, fk_nanoseconds_long());
+    }
+};
+#define FK_WATCH() const fk_watch watch
+#if FK_BOUND
+#error "a build either bounds waits or times them"
+#endif
+#define FK_BEGUN(what, value) const fk_u32 begun = fk_clock()
+#define FK_ENDED(what) fk_waited_add(what, fk_clock() - begun)
+#endif
+#ifndef FK_BEGUN
+#define FK_BEGUN(what, value)
+#define FK_ENDED(what)
 #endif
 #if FK_DELAY
 FK_DEVICE void fk_delay(void) { /* up to a millisecond */
@@ -67,12 +154,20 @@ FK_DEVICE fk_u32 fk_popcount(fk_u32 x) {
     asm("popc.b32 %0, %1;" : "=r"(count) : "r"(x));
     return count;
 }
-FK_DEVICE void fk_sync(void) { asm volatile("bar.sync 0;" ::: "memory"); }
+FK_DEVICE void fk_sync(void) {
+    FK_BEGUN(FK_WAIT_BARRIER, 0);
+    asm volatile("bar.sync 0;" ::: "memory");
+    FK_ENDED(FK_WAIT_BARRIER);
+}
 
 FK_DEVICE void fk_cp_async(fk_u32 to, fk_u64 from, fk_u32 bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
-FK_DEVICE void fk_cp_async_wait(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
+FK_DEVICE void fk_cp_async_wait(void) {
+    FK_BEGUN(FK_WAIT_COPIES, 0);
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    FK_ENDED(FK_WAIT_COPIES);
+}
 
 /* Loads and stores of one number: the name, the instruction, the types of address and number, and their constraints. */
 #define FK_LOAD(name, ptx, address, a, number, x)                                                                      \
@@ -148,17 +243,19 @@ FK_DEVICE fk_u32 fk_comes_last(fk_u64 counter, fk_u32 count) {
 }
 FK_DEVICE void fk_acquire(fk_u64 lock, fk_u32 x) {
     fk_u32 is;
-    FK_BEGUN;
+    FK_BEGUN(FK_WAIT_TURN, x);
     /* Each look empties the L1 cache. A fence behind relaxed looks would do so once, but would also wait until this SM's
      * own writes have reached the L2 cache, which are those of the turn before. */
     do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(is) : "l"(lock) : "memory");
-    while (is != x && !fk_gives_up(begun, 2, lock, x));
+    while (is != x && !fk_gives_up(begun, FK_WAIT_TURN, lock, x));
+    FK_ENDED(FK_WAIT_TURN);
 }
 FK_DEVICE void fk_wait_arrival(fk_u64 flag) {
     fk_u32 is;
-    FK_BEGUN;
+    FK_BEGUN(FK_WAIT_ARRIVAL, 1);
     do asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(is) : "l"(flag) : "memory");
-    while (is != 1 && !fk_gives_up(begun, 3, flag, 1));
+    while (is != 1 && !fk_gives_up(begun, FK_WAIT_ARRIVAL, flag, 1));
+    FK_ENDED(FK_WAIT_ARRIVAL);
     asm volatile("fence.acq_rel.sys;" ::: "memory");
 }
 FK_DEVICE void fk_release(fk_u64 lock, fk_u32 x) {

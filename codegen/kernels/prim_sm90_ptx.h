@@ -4,6 +4,7 @@
 #define FK_PRIM_SM90_PTX_H
 
 FK_DEVICE void fk_mbarrier_init(fk_u32 barrier, fk_u32 count) {
+    FK_NOTE_MBARRIER(barrier);
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
 }
 FK_DEVICE void fk_mbarrier_init_fence(void) {
@@ -18,12 +19,13 @@ FK_DEVICE void fk_mbarrier_arrive_expect(fk_u32 barrier, fk_u32 bytes) {
 }
 FK_DEVICE void fk_mbarrier_wait(fk_u32 barrier, fk_u32 parity) {
     fk_u32 ended;
-    FK_BEGUN;
+    FK_BEGUN(FK_WAIT_OF_MBARRIER(barrier), parity);
     do asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
                     : "=r"(ended)
                     : "r"(barrier), "r"(parity)
                     : "memory");
-    while (!ended && !fk_gives_up(begun, 1, barrier, parity));
+    while (!ended && !fk_gives_up(begun, FK_WAIT_OF_MBARRIER(barrier), barrier - fk_shared(), parity));
+    FK_ENDED(FK_WAIT_OF_MBARRIER(barrier));
 }
 FK_DEVICE void fk_tma_load(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 head, fk_u32 row, fk_u32 slot,
                            fk_u32 barrier) {
@@ -41,7 +43,9 @@ FK_DEVICE fk_u32 fk_uniform(fk_u32 x) {
     return y;
 }
 FK_DEVICE void fk_named_barrier_sync(fk_u32 id, fk_u32 threads) {
+    FK_BEGUN(FK_WAIT_BARRIER + id, 0);
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+    FK_ENDED(FK_WAIT_BARRIER + id);
 }
 FK_DEVICE void fk_named_barrier_arrive(fk_u32 id, fk_u32 threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");

@@ -56,7 +56,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char trouble[PTX_ERROR + 100];
 static ptx_change change;
 static const char *definitions = "";
-static uint32_t gave_up[PTX_GAVE_UP];
+static ptx_waits waits[FCP_PASSES];
 static unsigned changes;
 static uint64_t salt;
 static bool fuse;
@@ -85,16 +85,38 @@ void ptx_device_seed(uint64_t seed) { salt = seed; }
 
 void ptx_device_define(const char *lines) { definitions = lines; }
 
-void ptx_device_gave_up(uint32_t out[PTX_GAVE_UP]) {
-    memcpy(out, gave_up, sizeof gave_up);
-    memset(gave_up, 0, sizeof gave_up);
+void ptx_device_waits(fcp_pass pass, ptx_waits *out) {
+    *out = waits[pass];
+    waits[pass] = (ptx_waits){0};
 }
 
-/* Keeps what the first wait that gave up has written down, if there was one. */
-static void keep_given_up(const ptx_module *m) {
-    const ptx_range *x = m ? ptx_module_global(m, "fk_gave_up") : NULL;
-    if (x && x->end - x->begin == sizeof gave_up && !gave_up[0])
-        memcpy(gave_up, (const void *)(uintptr_t)x->begin, sizeof gave_up);
+/* Copies a variable of a module, if it has it and there is room. */
+static bool keep(const ptx_module *m, const char *name, void *to, size_t room) {
+    const ptx_range *x = ptx_module_global(m, name);
+    if (x && x->end - x->begin <= room) memcpy(to, (const void *)(uintptr_t)x->begin, x->end - x->begin);
+    return x != NULL;
+}
+
+static void keep_waits(const ptx_module *m, fcp_pass pass) {
+    static const char *const passes[FCP_PASSES] = {"forward", "backward"};
+    ptx_waits *w = &waits[pass];
+    char name[60];
+    if (!m || w->gave_up[0]) return;
+    bool watched = keep(m, "fk_gave_up", w->gave_up, sizeof w->gave_up);
+    watched |= keep(m, "fk_waited", w->waited, sizeof w->waited);
+    if (!watched) return;
+    keep(m, "fk_first_mbarrier", &w->names.first, sizeof w->names.first);
+    const struct {
+        const char *what;
+        char *to;
+        size_t room;
+    } names[] = {{"mbarriers", w->names.mbarriers, sizeof w->names.mbarriers},
+                 {"barriers", w->names.barriers, sizeof w->names.barriers},
+                 {"roles", w->names.roles, sizeof w->names.roles}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(name, sizeof name, "fk_%s_%s", passes[pass], names[i].what);
+        keep(m, name, names[i].to, names[i].room);
+    }
 }
 
 /* Returns the changed text, and frees the one that was given. */
@@ -143,7 +165,7 @@ static void ptx_close(fcp_device *base) {
         free(d->workers[i].locks.at);
         free(d->workers[i].sums);
     }
-    for (int pass = 0; pass < FCP_PASSES; pass++) keep_given_up(d->modules[pass]);
+    for (int pass = 0; pass < FCP_PASSES; pass++) keep_waits(d->modules[pass], (fcp_pass)pass);
     for (int pass = 0; pass < FCP_PASSES; pass++) ptx_module_free(d->modules[pass]);
     tables_free(&d->tables);
     free(d);

@@ -7,6 +7,7 @@
 #ifndef PTX_DEVICE_H
 #define PTX_DEVICE_H
 #include "runtime/host/backend.h"
+#include "tests/support/waits.h"
 
 /* They differ in the backward pass: two kernels; one kernel, ordered; one kernel, unordered, if the head_dim has
  * one. */
@@ -38,8 +39,12 @@ void ptx_device_seed(uint64_t seed);
 void ptx_device_fuse(bool fused);
 /* Devices that are opened from now on compile these lines before a plan's source: "#define FK_BOUND 1000\n". */
 void ptx_device_define(const char *lines);
-/* What the first wait that gave up has written down (fk_gave_up in codegen/kernels/prim_ptx.h), of all devices that
- * have been closed; zeros if there was none. Then forgets it. */
-enum { PTX_GAVE_UP = 6 };
-void ptx_device_gave_up(uint32_t out[PTX_GAVE_UP]);
+/* What kernels built with FK_BOUND or FK_WAITED have written down of their waits (codegen/kernels/abi.h), in a pass of
+ * the devices that have been closed. Zeros if nothing was written. Then forgets it. */
+typedef struct ptx_waits {
+    uint32_t gave_up[FK_GAVE_UP];
+    uint64_t waited[FK_WAIT_WARPS][FK_WAITS];
+    wait_names names; /* of the kernels that waited, or of those that gave up */
+} ptx_waits;
+void ptx_device_waits(fcp_pass pass, ptx_waits *out);
 #endif

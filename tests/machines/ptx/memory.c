@@ -545,7 +545,8 @@ static ptx_next cp_commit(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
 
 /* Who looks at the clock may wait for a time, which comes. */
 static ptx_next read_clock(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
-    PTX_EACH(mask, l, ptx_set(w, &i->operands[0], l, w->machine->executed););
+    const uint64_t now = i->form->data == 32 ? (uint32_t)w->machine->executed : w->machine->executed;
+    PTX_EACH(mask, l, ptx_set(w, &i->operands[0], l, now););
     ptx_define(w, &i->operands[0], mask, PTX_ALL);
     ptx_moved(w->machine);
     return PTX_YIELD;
@@ -603,6 +604,7 @@ const ptx_form ptx_memory_forms[] = {
     {"fence.acq_rel.sys", "", fence_sys},
     {"ld.volatile.global.u32", "r<a", ld, DATA(4, 1, 0, GLOBAL) | STRONG}, /* as if relaxed: the manual, ld.volatile */
     {"atom.global.add.u32", "r<ar", atom_add_u32},                         /* relaxed.gpu where nothing is said */
+    {"st.volatile.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | STRONG},
     {"st.release.gpu.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | RELEASE},
     {"st.relaxed.sys.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | STRONG},
     {"atom.relaxed.gpu.global.add.u32", "r<ar", atom_add_u32},
@@ -618,6 +620,7 @@ const ptx_form ptx_memory_forms[] = {
     {"red.relaxed.gpu.global.max.s32", "<ar", red_most, MAX_S32},
     {"red.relaxed.gpu.global.min.u32", "<ar", red_most, MIN_U32},
     {"mov.u64", "d<t", read_clock},
+    {"mov.u32", "r<t", read_clock, 32},
     {"nanosleep.u32", "<r", nanosleep},
     {"cp.async.wait_group", "<c", cp_wait_group},
     {"cp.async.commit_group", "", cp_commit},

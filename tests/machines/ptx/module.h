@@ -4,7 +4,7 @@
 #define PTX_MODULE_H
 #include "tests/machines/ptx/ptx.h"
 
-enum { PTX_KERNELS = 48, PTX_GLOBALS = 4 };
+enum { PTX_KERNELS = 48, PTX_GLOBALS = 16 };
 /* Special registers. They stand at the beginning of every warp's registers, in this order. */
 typedef enum ptx_special { PTX_TID_X, PTX_NTID_X, PTX_CTAID_X, PTX_NCTAID_X, PTX_LANEID, PTX_WARPID, PTX_ZERO, PTX_ONE,
                            PTX_SPECIALS } ptx_special;

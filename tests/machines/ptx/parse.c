@@ -336,7 +336,7 @@ static bool fits(parser *p, const char *spec, const piece *pieces, uint32_t coun
             case 'w': good = value_of(p, x, 0, target, o); break;
             case 'a': good = address_of(p, x, o); break;
             case 't':
-                good = is(&x, "%globaltimer") || is(&x, "%clock64");
+                good = is(&x, "%globaltimer") || is(&x, "%globaltimer_lo") || is(&x, "%clock") || is(&x, "%clock64");
                 *o = (ptx_operand){.kind = PTX_NOWHERE};
                 break;
             case 'c': good = as_integer(x, &value) && constant(p, 32, value, o); break;
@@ -579,18 +579,38 @@ static bool entry(parser *p) {
 }
 
 /* A global variable. It is zeros, and has an address of its own. */
+/* The bytes of a variable, if any are given: "= {75, 32, 0}". The others are 0. */
+static bool first_bytes(parser *p, uint8_t *to, uint32_t bytes) {
+    skip(p);
+    if (*p->at != '=') return true;
+    p->at++;
+    if (!expect(p, '{')) return false;
+    for (uint32_t i = 0, value = 0; i < bytes; i++) {
+        if (!number(p, &value) || value > UINT8_MAX) return false;
+        to[i] = (uint8_t)value;
+        skip(p);
+        if (*p->at == '}') break;
+        if (!expect(p, ',')) return false;
+    }
+    return expect(p, '}');
+}
+
 static bool global(parser *p) {
     piece name;
     uint32_t align, bytes;
     ptx_range *x = &p->m->globals[p->m->global_count];
-    if (p->m->global_count == PTX_GLOBALS || !array(p, &name, &align, &bytes) || !expect(p, ';') || !bytes)
+    if (p->m->global_count == PTX_GLOBALS || !array(p, &name, &align, &bytes) || !bytes)
         return fail(p, "a global variable that is not known");
+    uint8_t *memory = calloc(1, bytes);
+    if (!memory || !first_bytes(p, memory, bytes) || !expect(p, ';')) {
+        free(memory);
+        return fail(p, "a global variable whose bytes are not known");
+    }
     declared *d = declare(p, name, 0, 0);
     char *copy = d ? strdup(d->name) : NULL;
-    void *memory = calloc(1, bytes);
     *x = (ptx_range){copy, (uintptr_t)memory, (uintptr_t)memory + bytes, true};
     p->m->global_count++;
-    if (!copy || !memory) return fail(p, "out of memory");
+    if (!copy) return fail(p, "out of memory");
     d->value = (int64_t)x->begin;
     return true;
 }
