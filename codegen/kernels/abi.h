@@ -137,6 +137,9 @@ typedef struct fk_key_item {
      * launch). An item done in pieces, for some heads each (fk_launch.subs), takes a turn for each piece. */
     fk_u32 lock, turn;
     fk_u32 kv_head;         /* by head: of which KV head; else 0 */
+    /* 1: nothing has been added to the sums of dK and dV yet, and in this launch only this item adds to them. So it may
+     * store what it has, whatever is there. 0: it adds. */
+    fk_u32 begins, pad;
 } fk_key_item;
 /* Fused: item_count of these stand behind the items of a launch. Then each item is for some query heads of a group. */
 typedef struct fk_key_fused {

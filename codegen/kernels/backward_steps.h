@@ -104,6 +104,29 @@ FK_DEVICE void fk_add_sums_atomically(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u
     }
 }
 
+/* The same for sums of which `begins` may say that they are empty and nobody else adds to them: then they are stored,
+ * with the bits that adding to 0 gives, which makes 0 of -0. */
+FK_DEVICE void fk_begin_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 width,
+                             fk_u32 parts, const float (*c)[4], int begins) {
+    to += fk_lane() % 4 * 8;
+    FK_UNROLL
+    for (fk_u32 half = 0; half < 2; half++) {
+        fk_u32 at = row + fk_lane() / 4 + half * 8;
+        if (at >= count) continue;
+        if (begins) {
+            FK_UNROLL
+            for (fk_u32 j = 0; j < width / parts; j++)
+                fk_store2(to + at * stride + fk_shared_chunk(width, parts, j) * 32, fk_fma(scale, c[j][half * 2], 0),
+                          fk_fma(scale, c[j][half * 2 + 1], 0));
+        } else {
+            FK_UNROLL
+            for (fk_u32 j = 0; j < width / parts; j++)
+                fk_add_global2(to + at * stride + fk_shared_chunk(width, parts, j) * 32, scale * c[j][half * 2],
+                               scale * c[j][half * 2 + 1]);
+        }
+    }
+}
+
 /* Goes on to the next step of an item; returns 0 if there is none. Steps go through runs, in each run through the query
  * heads that it is for, and for each head through the run's `count` rows, `length` at a time. With two heads: run 0
  * head 0 rows 0 and 64, run 0 head 1 rows 0 and 64, run 1 head 0, and so on. This order is the same for items of all

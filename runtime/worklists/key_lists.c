@@ -34,6 +34,7 @@ struct columns {
     uint32_t *first_item; /* of each KV block of the plan; FCP_NONE: it has no items yet */
     uint32_t *cells;      /* of each item: their count in the first walk, where the next one goes in the second */
     uint32_t cells_capacity;
+    const uint32_t *empty; /* of each KV block of the plan: the slot of its sums if they are empty, or FCP_NONE */
     bool fill, by_head;
     fcp_key_order order;
     const struct head_set *sets; /* of one KV head */
@@ -65,18 +66,19 @@ static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error
             struct fcp_worklists_place rows;
             if (!fcp_worklists_key_rows(x->a, tile->kv_slot, at, &rows)) return fcp_worklists_too_long(err);
             x->cells[w->key_count] = 0;
-            w->keys[w->key_count++] = (fk_key_item){
-                .position = (fk_i64)(piece->start + key),
-                .k = fcp_worklists_offset(x->a, k + at * k_row * number),
-                .v = fcp_worklists_offset(x->a, v + at * v_row * number),
-                .dk = fcp_worklists_offset(x->a, dk + at * k_row),
-                .dv = fcp_worklists_offset(x->a, dv + at * v_row),
-                .count = piece->length - key < FCP_CELL ? piece->length - key : FCP_CELL,
-                .sequence = piece->sequence,
-                .place = rows.place,
-                .row = rows.row,
-                .slot = rows.slot,
-                .lock = FK_NONE};
+            w->keys[w->key_count++] =
+                (fk_key_item){.position = (fk_i64)(piece->start + key),
+                              .k = fcp_worklists_offset(x->a, k + at * k_row * number),
+                              .v = fcp_worklists_offset(x->a, v + at * v_row * number),
+                              .dk = fcp_worklists_offset(x->a, dk + at * k_row),
+                              .dv = fcp_worklists_offset(x->a, dv + at * v_row),
+                              .count = piece->length - key < FCP_CELL ? piece->length - key : FCP_CELL,
+                              .sequence = piece->sequence,
+                              .place = rows.place,
+                              .row = rows.row,
+                              .slot = rows.slot,
+                              .lock = FK_NONE,
+                              .begins = x->empty[tile->k_block] == tile->dkv_slot};
         }
     }
     return FCP_OK;
@@ -623,6 +625,10 @@ fcp_code fcp_worklists_keys(fcp_worklists *w, const fcp_arena *a, uint32_t first
     static const struct head_set everybody = {0, 0};
     struct columns x = {.w = w, .a = a, .by_head = fcp_plan_by_head(a->plan), .order = order, .sets = &everybody,
                         .set_count = 1};
+    uint32_t *empty = fcp_worklists_scratch(w, FCP_WORKLISTS_EMPTY, a->plan->blocks_count, sizeof *empty);
+    if (!empty) return fcp_worklists_no_memory(err);
+    fcp_worklists_empty_sums(a, first, count, empty);
+    x.empty = empty;
     w->subs = a->plan->problem->range_sub;
     fcp_code code = x.by_head ? list_by_head(&x, first, count, err) : list_columns(&x, first, count, err);
     free(x.cells);

@@ -14,6 +14,7 @@ enum {
     FCP_WORKLISTS_TURNS,
     FCP_WORKLISTS_PIECES,
     FCP_WORKLISTS_JOINS,
+    FCP_WORKLISTS_EMPTY,
     FCP_WORKLISTS_SCRATCHES
 };
 
@@ -52,6 +53,11 @@ struct fcp_worklists_kept {
 fcp_code fcp_worklists_reserve(struct fcp_worklists_kept *all, uint64_t keys, uint64_t runs, fcp_error *err);
 /* Makes `all` the list of w, in place of its own. */
 void fcp_worklists_replace_keys(fcp_worklists *w, const struct fcp_worklists_kept *all);
+
+/* Which sums of dK and dV are empty when an ATTEND begins, whose visits are [first, first + count): out_slots[b]
+ * becomes the DKV slot in which the ATTEND adds to KV block b if nothing has been added there yet, and FCP_NONE
+ * otherwise (empty_sums.c). */
+void fcp_worklists_empty_sums(const fcp_arena *a, uint32_t first, uint32_t count, uint32_t *out_slots);
 
 /* Gives the pieces of a list of keys their locks and turns (locks.c). False: out of memory. */
 bool fcp_worklists_give_turns(fcp_worklists *w, const fcp_arena *a, fcp_key_order order);

@@ -114,6 +114,7 @@ bool fcp_worklists_give_turns(fcp_worklists *w, const fcp_arena *a, fcp_key_orde
         const bool shared = is_shared(&t, item);
         item->lock = shared ? t.locks[t.rows + sum_of(&t, item)] : FK_NONE;
         item->turn = shared ? next_turn(&t, item->lock, item->kv_head) : 0;
+        if (shared) item->begins = 0;
         if (ordered) give_row_turns(&t, item);
     }
     if (order == FCP_KEYS_JOINT) w->lock_count = 0; /* nobody waits */

@@ -13,7 +13,7 @@ _Static_assert((int)FK_ROWS == FCP_CELL && (int)FK_KEYS == FCP_CELL, "an item is
 _Static_assert((int)FK_FULL == FCP_CELL_FULL && (int)FK_PARTIAL == FCP_CELL_PARTIAL, "classes of cells");
 _Static_assert((int)FK_FIRST == FCP_VISIT_FIRST && (int)FK_LAST == FCP_VISIT_LAST, "flags of visits");
 _Static_assert(sizeof(fk_row_item) == 72 && sizeof(fk_merge_item) == 88 && sizeof(fk_key_run) == 48 &&
-                   sizeof(fk_key_item) == 80 && sizeof(fk_row_run) == 32 && sizeof(fk_sequence) == 32 &&
+                   sizeof(fk_key_item) == 88 && sizeof(fk_row_run) == 32 && sizeof(fk_sequence) == 32 &&
                    sizeof(fk_bands) == 24 && sizeof(fk_launch) == 208 && sizeof(fk_map) == 128 &&
                    sizeof(fk_launch_maps) == 256 + 6 * 128 && sizeof(fk_support) == 104,
                "records are the same on host and device");

@@ -51,8 +51,8 @@ typedef struct fcp_worklists {
                     * those that its fk_key_fused says, which stand behind the items */
     /* private: memory that the next call uses again */
     uint32_t row_capacity, key_run_capacity, merge_capacity, key_capacity, row_run_capacity;
-    void *scratch[8];
-    size_t scratch_bytes[8];
+    void *scratch[9];
+    size_t scratch_bytes[9];
 } fcp_worklists;
 
 void fcp_worklists_free(fcp_worklists *work);

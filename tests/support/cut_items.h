@@ -12,6 +12,8 @@ typedef struct cut_items {
     uint64_t later;  /* of these, how many go on from an earlier state */
     uint64_t merges; /* rows whose keys are in parts, which another kernel puts together */
     uint64_t shared; /* pieces of the backward pass whose keys another piece has, too */
+    uint64_t begin;  /* of the others, those whose sums are empty; and those whose sums are not */
+    uint64_t go_on;
 } cut_items;
 
 /* Of the lists of a pass, of all ranks together. `order` is that of the backward kernel. */
@@ -35,8 +37,11 @@ static inline cut_items cut_items_of(const fcp_plan *plan, fcp_pass pass, fcp_ke
                     out.later += part && !(w.rows[r].flags & FK_FIRST);
                 }
                 out.merges += pass == FCP_FORWARD ? w.merge_count : 0;
-                for (uint32_t k = 0; pass == FCP_BACKWARD && k < w.key_count; k++)
+                for (uint32_t k = 0; pass == FCP_BACKWARD && k < w.key_count; k++) {
                     out.shared += w.keys[k].lock != FK_NONE;
+                    out.begin += w.keys[k].begins;
+                    out.go_on += w.keys[k].lock == FK_NONE && !w.keys[k].begins;
+                }
             }
         }
         fcp_worklists_free(&w);

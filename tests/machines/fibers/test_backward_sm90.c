@@ -1,6 +1,8 @@
 /* test_backward_sm90.c: tests the backward skeleton for sm_90a on fibers: runs whole plans and compares the gradients
  * with the definition of attention. */
+#include "tests/support/cut_items.h"
 #include "tests/support/hand_plan.h"
+#include "tests/support/plan_of.h"
 #include "tests/machines/fibers/programs.h"
 
 /* Twice: the second time has the same bits. In make check one mask and one head_dim show that. */
@@ -42,6 +44,21 @@ Test(backward_sm90, unordered) {
         judge_plan(&h->plan, &fibers_unordered_sm90_backend, 7, false, "unordered");
         hand_free(h);
     }
+}
+
+/* dK and dV are stored where nothing has been added before, and added where something has: by an earlier ATTEND, or by
+ * a REDUCE. */
+Test(backward_sm90, sums_begin_and_go_on) {
+    fcp_plan *plan =
+        plan_named("begin.fcp", "model { heads = 1; kv_heads = 1; head_dim = 64; dtype = bf16 }\n"
+                                "cluster { gpus = 3; gpu = cpu }\nbatch { lengths = [900, 300, 130, 20] }\n"
+                                "plan { mask = causal; block = 128; strategy = cad; "
+                                "passes = forward, backward }\n");
+    const cut_items items = cut_items_of(plan, FCP_BACKWARD, FCP_KEYS_ORDERED);
+    cr_assert(items.begin && items.go_on);
+    judge_plan(plan, &fibers_sm90_backend, 5, false, "sums begin and go on");
+    judge_plan(plan, &fibers_unordered_sm90_backend, 5, false, "sums begin and go on, in any order");
+    fcp_plan_free(plan);
 }
 
 /* Random programs, of these head_dims. FIBER_RUNS sets how many are drawn. */

@@ -100,16 +100,34 @@ static uint64_t pairs_of_keys(const fcp_worklists *w, const fcp_arena *a, fcp_ke
     return pairs;
 }
 
+/* Items whose sums begin with them are alone, and nobody has added to the sums before. added: per home slot, whether an
+ * instruction before has added to it. Returns how many home items begin. */
+static uint32_t check_begins(const fcp_worklists *w, const fcp_arena *a, const bool *added) {
+    const uint64_t arena = (uintptr_t)a->q, row = (uint64_t)a->kv_heads * a->plan->problem->head_dim * sizeof(float);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < w->key_count; i++) {
+        const fk_key_item *item = &w->keys[i];
+        if (item->lock != FK_NONE) cr_assert(!item->begins);
+        if (item->dk + arena >= (uintptr_t)a->dkv || item->lock != FK_NONE) continue;
+        const uint64_t slot = (item->dk + arena - (uintptr_t)a->dk) / row / APART;
+        cr_assert(slot < a->homes);
+        cr_assert_eq(item->begins, !added[slot], "home slot %" PRIu64, slot);
+        count += item->begins;
+    }
+    return count;
+}
+
 /* Keys that several items have: whether there are any. */
 static void check_plan(const char *text, bool wants_shared) {
     fcp_plan *plan = plan_named("work.fcp", text);
     const fcp_problem *p = plan->problem;
     uint64_t first[MOST + 1], stride = (uint64_t)p->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
     for (uint32_t i = 0; i <= MOST; i++) first[i] = (uint64_t)i * APART;
-    uint32_t launches = 0, shared = 0;
+    uint32_t launches = 0, shared = 0, begun = 0;
     fcp_worklists w = {0};
     for (uint32_t rank = 0; rank < p->ranks; rank++) {
         uint32_t homes = 0;
+        bool added[MOST] = {false};
         for (uint64_t b = 0; b < plan->blocks_count; b++) homes += plan->blocks[b].home == rank;
         cr_assert(homes <= MOST);
         fcp_homes h = {.homes = homes, .tokens = {homes * APART, homes * APART}, .first = {first, first}};
@@ -120,17 +138,22 @@ static void check_plan(const char *text, bool wants_shared) {
         for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
             const fcp_instr *x = &plan->instrs[i];
             fcp_error err;
+            if (x->op == FCP_OP_REDUCE && x->c < homes) added[x->c] = true;
             if (x->op != FCP_OP_ATTEND) continue;
             cr_assert(fcp_worklists_rows(&w, &a, x->a, x->b, &err) == FCP_OK);
             uint64_t rows = pairs_of_rows(&w, &a, stride);
             for (fcp_key_order order = FCP_KEYS_ALONE; order <= FCP_KEYS_ORDERED; order++) {
                 cr_assert(fcp_worklists_keys(&w, &a, x->a, x->b, order, &err) == FCP_OK);
                 cr_assert(pairs_of_keys(&w, &a, order, stride, &shared) == rows, "rank %u, instruction %u", rank, i);
+                begun += check_begins(&w, &a, added);
             }
+            for (const fcp_visit *v = plan->visits + x->a; v < plan->visits + x->a + x->b; v++)
+                for (uint32_t t = v->first_tile; t < v->first_tile + v->tiles; t++)
+                    if (plan->tiles[t].dkv_slot < homes) added[plan->tiles[t].dkv_slot] = true;
             launches += rows != 0;
         }
     }
-    cr_assert(launches >= 2);
+    cr_assert(launches >= 2 && (begun || wants_shared));
     cr_assert_eq(shared != 0, wants_shared);
     fcp_worklists_free(&w);
     fcp_plan_free(plan);
