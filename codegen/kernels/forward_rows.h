@@ -166,6 +166,34 @@ FK_DEVICE void fk_forward_join(const fk_launch *p, const fk_row_item *item, fk_u
     *sum = l;
 }
 
+#if FK_FORWARD_SM90
+/* Writes the lane's numbers of a row of O, times `factor`, if `there`. All lanes of the warp must call this.
+ *
+ * Four lanes have a row, each a word of every chunk of 16 bytes. If they wrote these words, a store would fill half of a
+ * sector of memory for each row. So they exchange them first, until each has every fourth chunk: then a store writes 64
+ * bytes of each row, and with value_dim 128 a lane has 8 stores instead of 32. On mma.sync that takes registers. */
+FK_DEVICE void fk_forward_store_o(fk_u64 to, int there, float (*o)[4], float factor) {
+    fk_u32 own = fk_lane() % 4;
+    to += own * 16;
+    FK_UNROLL
+    for (fk_u32 j = 0; j < FK_VALUE_CHUNKS; j += 4) {
+        fk_u32 x[4]; /* this lane's word of chunks j to j + 3; in the end all words of chunk j + own */
+        FK_UNROLL
+        for (fk_u32 i = 0; i < 4; i++) x[i] = fk_pack(o[j + i][0] * factor, o[j + i][1] * factor);
+        FK_UNROLL
+        for (fk_u32 bit = 1; bit < 4; bit *= 2)
+            FK_UNROLL
+            for (fk_u32 i = 0; i < 4; i++) {
+                if (i & bit) continue;
+                fk_u32 got = fk_shuffle_xor_bits(own & bit ? x[i] : x[i + bit], bit);
+                x[i] = own & bit ? got : x[i];
+                x[i + bit] = own & bit ? x[i + bit] : got;
+            }
+        if (there) fk_store_bits4(to + j * 16, x);
+    }
+}
+#endif
+
 /* Writes the running state, or on the last visit O and LSE. If the item is cut, only the part that comes last does
  * so. */
 FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_u32 head, fk_forward_rows *x) {
@@ -198,19 +226,23 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_VALUE_CHUNKS; j++)
                 fk_store2(o_at + (j * 8 + t) * 4, x->o[0][j][0], x->o[0][j][1]);
-        } else if (row < item->count) {
+        } else if (FK_FORWARD_SM90 ? item->flags & FK_LAST : row < item->count) { /* whole warps exchange O */
             if (FK_PACKED) sink = fk_sink(p->sinks, row_head);
             float lse[2], factor = fk_end_row(p->sinks, sink, most, sum, lse);
             fk_u64 token = item->out + fk_forward_query(item, row);
-            if (t == 0) {
+            if (t == 0 && (!FK_FORWARD_SM90 || row < item->count)) {
                 fk_store(fk_row(p, p->lse, token, row_head, 4), lse[0]);
                 fk_store(fk_row(p, p->lse_low, token, row_head, 4), lse[1]);
                 fk_raise_maximum(p->maxima, p->model_head, p->group, p->shared, row_head, most);
             }
+#if FK_FORWARD_SM90
+            fk_forward_store_o(fk_row(p, p->o, token, row_head, FK_VALUE_BYTES), row < item->count, x->o[0], factor);
+#else
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_VALUE_CHUNKS; j++)
                 fk_store_bits(fk_row(p, p->o, token, row_head, FK_VALUE_BYTES) + (j * 8 + t) * 2,
                               fk_pack(x->o[0][j][0] * factor, x->o[0][j][1] * factor));
+#endif
         }
         FK_UNROLL
         for (fk_u32 b = 0; b < FK_F_BANDS; b++) {

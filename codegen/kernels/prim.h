@@ -40,6 +40,7 @@ FK_PRIMITIVE(fk_u32, fk_load_bits, (fk_u64 from))
 FK_PRIMITIVE(void, fk_store, (fk_u64 to, float x))
 FK_PRIMITIVE(void, fk_store2, (fk_u64 to, float a, float b))
 FK_PRIMITIVE(void, fk_store_bits, (fk_u64 to, fk_u32 x))
+FK_PRIMITIVE(void, fk_store_bits4, (fk_u64 to, const fk_u32 x[4])) /* to: a multiple of 16 */
 
 /* Writes to memory of the host, which sees the number while the kernel still runs. */
 FK_PRIMITIVE(void, fk_store_host_bits, (fk_u64 to, fk_u32 x))
@@ -78,6 +79,7 @@ FK_PRIMITIVE(void, fk_mma_bf16, (float c[4], const fk_u32 a[4], fk_u32 b0, fk_u3
 FK_PRIMITIVE(void, fk_mma_fp16, (float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1))
 /* By a whole warp: returns the x of the lane whose number is this one's ^ mask. */
 FK_PRIMITIVE(float, fk_shuffle_xor, (float x, fk_u32 mask))
+FK_PRIMITIVE(fk_u32, fk_shuffle_xor_bits, (fk_u32 x, fk_u32 mask))
 /* By a whole warp: is x other than 0 in any lane? All lanes get the same answer, 1 or 0. */
 FK_PRIMITIVE(fk_u32, fk_any, (fk_u32 x))
 

@@ -199,6 +199,10 @@ FK_DEVICE void fk_load2(float out[2], fk_u64 from) {
 FK_DEVICE void fk_store2(fk_u64 to, float a, float b) {
     asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(a), "f"(b) : "memory");
 }
+FK_DEVICE void fk_store_bits4(fk_u64 to, const fk_u32 x[4]) {
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+                 : "memory");
+}
 
 FK_DEVICE void fk_add_global2(fk_u64 to, float a, float b) {
 /* One instruction adds two numbers. Devices before sm_90 need one for each, and so does the ptxas of CUDA 12.0. */
@@ -285,6 +289,11 @@ FK_DEVICE void fk_mma_fp16(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) 
 FK_DEVICE float fk_shuffle_xor(float x, fk_u32 mask) {
     float y;
     asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(y) : "f"(x), "r"(mask));
+    return y;
+}
+FK_DEVICE fk_u32 fk_shuffle_xor_bits(fk_u32 x, fk_u32 mask) {
+    fk_u32 y;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(y) : "r"(x), "r"(mask));
     return y;
 }
 FK_DEVICE fk_u32 fk_any(fk_u32 x) { return (fk_u32)__any_sync(0xffffffff, (int)x); }

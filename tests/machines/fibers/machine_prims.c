@@ -187,10 +187,13 @@ void fk_mma_bf16_host(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) {
 void fk_mma_fp16_host(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) {
     multiply_lane(MEET_MMA_FP16, c, a, b0, b1);
 }
-float fk_shuffle_xor_host(float value, fk_u32 mask) {
-    operands x = {.in = {fcp_float_bits(value), mask}};
+fk_u32 fk_shuffle_xor_bits_host(fk_u32 value, fk_u32 mask) {
+    operands x = {.in = {value, mask}};
     meet(MEET_SHUFFLE, &x);
-    return fcp_bits_float(x.out[0]);
+    return x.out[0];
+}
+float fk_shuffle_xor_host(float value, fk_u32 mask) {
+    return fcp_bits_float(fk_shuffle_xor_bits_host(fcp_float_bits(value), mask));
 }
 
 fk_u32 fk_any_host(fk_u32 value) {
@@ -252,6 +255,9 @@ void fk_store2_host(fk_u64 to, float a, float b) {
     memcpy(machine_global(machine_self, to, 8, 8, WRITE), pair, 8);
 }
 void fk_store_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_self, to, 4, 4, WRITE), &x, 4); }
+void fk_store_bits4_host(fk_u64 to, const fk_u32 x[4]) {
+    memcpy(machine_global(machine_self, to, 16, 16, WRITE), x, 16);
+}
 
 void fk_store_host_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_self, to, 4, 4, WRITE), &x, 4); }
 

@@ -51,12 +51,14 @@ void fk_setmaxnreg_dec_host(fk_u32 n);
 #define fk_store FK_NOTED(fk_store)
 #define fk_store2 FK_NOTED(fk_store2)
 #define fk_store_bits FK_NOTED(fk_store_bits)
+#define fk_store_bits4 FK_NOTED(fk_store_bits4)
 #define fk_store_host_bits FK_NOTED(fk_store_host_bits)
 #define fk_ldmatrix FK_NOTED(fk_ldmatrix)
 #define fk_ldmatrix_trans FK_NOTED(fk_ldmatrix_trans)
 #define fk_mma_bf16 FK_NOTED(fk_mma_bf16)
 #define fk_mma_fp16 FK_NOTED(fk_mma_fp16)
 #define fk_shuffle_xor FK_NOTED(fk_shuffle_xor)
+#define fk_shuffle_xor_bits FK_NOTED(fk_shuffle_xor_bits)
 #define fk_any FK_NOTED(fk_any)
 #define fk_pack_bf16 fk_pack_bf16_host
 #define fk_pack_fp16 fk_pack_fp16_host

@@ -75,7 +75,7 @@ static char *replaced(const char *text, const char *at, size_t length, const cha
 /* The statement is gone. */
 static char *without(const char *text, const char *at) { return replaced(text, at, strcspn(at, ";") + 1, "", 0); }
 
-/* The second and third number in braces change places: a TMA load's head and row. */
+/* The second number in braces and all behind it change places: a TMA load's head and row; words that are stored. */
 static char *swapped(const char *text, const char *at) {
     char numbers[3][20], by[80];
     const char *begin = strchr(at, '{');
@@ -149,6 +149,7 @@ Test(ptx_sm90, forward_flaws) {
         {"gathered rows are not waited for", {FORWARD, "cp.async.wait_all;", "", 0, NULL}},
         {"gathered rows are not met", {FORWARD, "bar.sync", "", 6, without}},
         {"barriers are not fenced", {FORWARD, "fence.mbarrier_init.release.cluster;", "", 0, NULL}},
+        {"words of O change places", {FORWARD, "st.global.v4.u32", "", 1, swapped}},
         {"too many registers", {FORWARD, "inc.sync.aligned.u32 232", "inc.sync.aligned.u32 240", -1, NULL}},
     };
     all_wrong(MODEL(1, 1, 64, bf16) CLUSTER(1) BATCH(460, 60) "plan { block = 128; passes = forward; mask = full }",
