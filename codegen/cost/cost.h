@@ -19,9 +19,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The units of a quarter of an SM. Issue is no unit: every instruction of a warp takes one clock of it. */
+/* The units of a quarter of an SM. Issue is no unit: every instruction of a warp takes one clock of it. COST_SHARED is
+ * a quarter of the bandwidth of shared memory. An instruction that reads or writes shared memory is counted there and
+ * in the unit that executes it; every other one in a single unit. */
 typedef enum cost_pipe {
-    COST_TENSOR, COST_MUFU, COST_FMA, COST_ALU, COST_MEMORY, COST_UNIFORM, COST_CONTROL, COST_OTHER, COST_PIPES
+    COST_TENSOR,
+    COST_SHARED,
+    COST_MUFU,
+    COST_FMA,
+    COST_ALU,
+    COST_MEMORY,
+    COST_UNIFORM,
+    COST_CONTROL,
+    COST_OTHER,
+    COST_PIPES
 } cost_pipe;
 extern const char *const cost_pipe_names[COST_PIPES];
 
@@ -30,8 +41,10 @@ typedef struct cost_machine {
     const char *arch;            /* without the suffix: "sm_90" */
     uint32_t warp_flops;         /* floating-point operations a clock of an SM, by products of a warp ... */
     uint32_t group_flops;        /* ... and of a warpgroup; 0: it has none */
-    uint32_t clocks[COST_PIPES]; /* of a warp's instruction, in its pipe; of COST_TENSOR 0: it follows from the size */
+    uint32_t clocks[COST_PIPES]; /* of a warp's instruction, in its pipe; of COST_TENSOR and COST_SHARED 0: it follows
+                                  * from the instruction's size */
 } cost_machine;
+enum { COST_SHARED_BYTES = 128 }; /* that shared memory of an SM moves in a clock, on every architecture here */
 /* NULL: there is no such architecture in the table. A suffix, as in "sm_90a", does not count. */
 const cost_machine *cost_machine_of(const char *arch);
 /* Where the speed of a pipe is from: a publication, or "assumed". */
@@ -46,7 +59,7 @@ typedef struct cost_counts {
                                        * what the TMA brings is not in them */
     uint64_t unknown_loops;           /* inner loops whose number of turns is not known; each is counted once */
 } cost_counts;
-uint64_t cost_issue(const cost_counts *counts); /* all instructions */
+uint64_t cost_issue(const cost_counts *counts); /* all instructions, each once */
 /* The pipe with most clocks; COST_PIPES: issue has more than any pipe. */
 cost_pipe cost_bound(const cost_counts *counts);
 

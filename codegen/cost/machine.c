@@ -9,7 +9,7 @@
 
 #include "codegen/cost/cost_parts.h"
 
-const char *const cost_pipe_names[COST_PIPES] = {"tensor", "mufu",    "fma",     "alu",
+const char *const cost_pipe_names[COST_PIPES] = {"tensor", "shared",  "mufu",    "fma",  "alu",
                                                  "memory", "uniform", "control", "other"};
 const char *const cost_class_names[COST_CLASSES] = {"FULL", "PARTIAL"};
 
@@ -17,6 +17,9 @@ const char *const cost_class_names[COST_CLASSES] = {"FULL", "PARTIAL"};
 const char *const cost_sources[COST_PIPES] = {
     [COST_TENSOR] = "dense bf16 peak of the data sheets, by multiprocessors and boost clock; "
                     "mma.sync on sm_90 and later: assumed",
+    [COST_SHARED] =
+        "CUDA C++ Programming Guide, shared memory (32 banks of 4 bytes); that WGMMA reads A once, and B once "
+        "for its four warps: assumed",
     [COST_MUFU] = GUIDE " (16 results a clock and multiprocessor)",
     [COST_FMA] = GUIDE " (64 on sm_80, else 128)",
     [COST_ALU] = GUIDE " (64: compare, minimum, logic, shifts); packing two numbers: assumed",
@@ -28,10 +31,10 @@ const char *const cost_sources[COST_PIPES] = {
 
 /* Operations of the tensor cores: of a warp, of a warpgroup; then clocks of the other pipes in their order. */
 static const cost_machine machines[] = {
-    {"sm_80", 2048, 0, {0, 8, 2, 2, 4, 2, 1, 1}},     {"sm_86", 1024, 0, {0, 8, 1, 2, 4, 2, 1, 1}},
-    {"sm_87", 2048, 0, {0, 8, 1, 2, 4, 2, 1, 1}},     {"sm_89", 1024, 0, {0, 8, 1, 2, 4, 2, 1, 1}},
-    {"sm_90", 2048, 4096, {0, 8, 1, 2, 4, 2, 1, 1}},  {"sm_100", 2048, 0, {0, 8, 1, 2, 4, 2, 1, 1}},
-    {"sm_103", 2048, 0, {0, 8, 1, 2, 4, 2, 1, 1}},    {"sm_120", 1024, 0, {0, 8, 1, 2, 4, 2, 1, 1}},
+    {"sm_80", 2048, 0, {0, 0, 8, 2, 2, 4, 2, 1, 1}},    {"sm_86", 1024, 0, {0, 0, 8, 1, 2, 4, 2, 1, 1}},
+    {"sm_87", 2048, 0, {0, 0, 8, 1, 2, 4, 2, 1, 1}},    {"sm_89", 1024, 0, {0, 0, 8, 1, 2, 4, 2, 1, 1}},
+    {"sm_90", 2048, 4096, {0, 0, 8, 1, 2, 4, 2, 1, 1}}, {"sm_100", 2048, 0, {0, 0, 8, 1, 2, 4, 2, 1, 1}},
+    {"sm_103", 2048, 0, {0, 0, 8, 1, 2, 4, 2, 1, 1}},   {"sm_120", 1024, 0, {0, 0, 8, 1, 2, 4, 2, 1, 1}},
 };
 
 const cost_machine *cost_machine_of(const char *arch) {
@@ -94,6 +97,29 @@ static uint64_t clocks_of(const cost_machine *machine, const char *name, cost_pi
     return speed ? operations(name, group) * 4 / speed : 0; /* a quarter has a quarter of the speed */
 }
 
+/* Bytes of shared memory that a warp reads or writes. LDS.64 counts as LDS does, 4 bytes a lane: lanes that read the
+ * same address share what is read, as they do in all such loads of the kernels. Of an HGMMA's operands each of four
+ * warps is charged a quarter. A row of A or B has 32 bytes; A has 64 rows, and stands in shared memory if the operand
+ * behind the result is a descriptor: "R24, gdesc[UR8], R24" has both in one, "R24, R4, gdesc[UR8], R24" has B. */
+static uint64_t shared_bytes(const cost_instruction *x) {
+    static const char *const plain[] = {"LDS", "STS", "ATOMS"};
+    const char *name = x->name, *last = strrchr(name, '.');
+    size_t length = stem(name);
+    unsigned n;
+    if (length == 5 && strncmp(name, "HGMMA", 5) == 0) {
+        const char *second = strchr(x->operands, ',');
+        bool both = second && strncmp(second + 1 + strspn(second + 1, " "), "gdesc", 5) == 0;
+        return sscanf(name + length, ".%*ux%4ux", &n) == 1 ? (n + (both ? 64 : 0)) * UINT64_C(32) / 4 : 0;
+    }
+    if (length == 4 && (strncmp(name, "LDSM", 4) == 0 || strncmp(name, "STSM", 4) == 0)) /* 8 x 8 numbers of 2 bytes */
+        return UINT64_C(128) * (!last ? 1 : strcmp(last, ".4") == 0 ? 4 : strcmp(last, ".2") == 0 ? 2 : 1);
+    if (length == 6 && strncmp(name, "LDGSTS", 6) == 0)
+        return UINT64_C(32) * (strstr(name, ".128") ? 16 : strstr(name, ".64") ? 8 : 4);
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (strlen(plain[i]) == length && strncmp(name, plain[i], length) == 0) return UINT64_C(32) * 4;
+    return 0;
+}
+
 /* Bytes of global memory that a warp touches: "LDG.E.64" reads 8 for each of 32 lanes. */
 static uint64_t global_bytes(const char *name) {
     static const char *const global[] = {"LDG.", "STG.", "LDGSTS.", "RED.", "REDG.", "ATOM.", "ATOMG."};
@@ -111,8 +137,11 @@ static uint64_t global_bytes(const char *name) {
 void cost_count(const cost_machine *machine, const cost_instruction *x, cost_counts *c) {
     const char *name = x->name;
     cost_pipe pipe = cost_pipe_of(name);
+    const uint64_t shared = shared_bytes(x);
     c->instructions[pipe]++;
     c->clocks[pipe] += clocks_of(machine, name, pipe);
+    c->instructions[COST_SHARED] += shared != 0;
+    c->clocks[COST_SHARED] += shared * 4 / COST_SHARED_BYTES; /* a quarter has a quarter of the bandwidth */
     c->waits += strncmp(name, "BAR.SYNC", 8) == 0 || strncmp(name, "WARPGROUP.DEPBAR", 16) == 0 ||
                 strncmp(name, "DEPBAR", 6) == 0 || (strncmp(name, "SYNCS", 5) == 0 && strstr(name, "WAIT"));
     c->arrivals += strncmp(name, "BAR.ARV", 7) == 0 || strncmp(name, "SYNCS.ARRIVE", 12) == 0;
@@ -123,7 +152,7 @@ void cost_count(const cost_machine *machine, const cost_instruction *x, cost_cou
 
 uint64_t cost_issue(const cost_counts *c) {
     uint64_t all = 0;
-    for (int p = 0; p < COST_PIPES; p++) all += c->instructions[p];
+    for (int p = 0; p < COST_PIPES; p++) all += p == COST_SHARED ? 0 : c->instructions[p];
     return all;
 }
 

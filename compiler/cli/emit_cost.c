@@ -3,7 +3,8 @@
  *
  * Requires: a cubin with line numbers of its source; nvdisasm.
  * Gives:    emit_cost.h. Each loop over steps has a row for FULL cells and one for PARTIAL cells: a warp's
- *           instructions, and for how many clocks they keep each unit of a quarter of an SM busy.
+ *           instructions, and for how many clocks they keep each unit of a quarter of an SM busy. Those that access
+ *           shared memory stand in two columns.
  */
 #include "compiler/cli/emit_cost.h"
 #include "runtime/plan/enum_names.h"
@@ -131,7 +132,9 @@ void cost_table(const char *arch, const fcp_plan *plan, const cost_report *repor
     text_printf(out, "speeds of %s: products of a warp %" PRIu32, m->arch, m->warp_flops);
     if (m->group_flops) text_printf(out, ", of a warpgroup %" PRIu32, m->group_flops);
     text_printf(out, " operations a clock and multiprocessor (%s)\n", cost_sources[COST_TENSOR]);
-    for (int p = COST_TENSOR + 1; p < COST_PIPES; p++)
+    text_printf(out, "  %-8s %d bytes a clock and multiprocessor (%s)\n", cost_pipe_names[COST_SHARED],
+                COST_SHARED_BYTES, cost_sources[COST_SHARED]);
+    for (int p = COST_MUFU; p < COST_PIPES; p++)
         text_printf(out, "  %-8s %" PRIu32 " clocks (%s)\n", cost_pipe_names[p], m->clocks[p], cost_sources[p]);
 }
 

@@ -59,6 +59,7 @@ Test(cost, a_loop) {
     cost_step s = step_of(text);
     for (int class = 0; class < COST_CLASSES; class++) {
         has(&s.of[class], 12, COST_TENSOR, 1, 64);
+        has(&s.of[class], 12, COST_SHARED, 2, 16 + 128 / 4 + 4);
         has(&s.of[class], 12, COST_MUFU, 1, 8);
         has(&s.of[class], 12, COST_ALU, 2, 4);
         has(&s.of[class], 12, COST_FMA, 1, 1);
@@ -78,6 +79,37 @@ Test(cost, bytes) {
         I("STG.E.U16 desc[UR4][R2.64], R1") I("REDG.E.ADD.64.STRONG.GPU desc[UR4][R2.64], R4") I("LDS.128 R4, [R1]")
         STEP I("VIADD R0, R0, 0x1") NOWHERE I("@P0 BRA `(.L_x_0)") END);
     cr_expect_eq(s.of[COST_FULL].bytes, 32 * (4 + 8 + 16 + 2 + 8), "%lu", (unsigned long)s.of[COST_FULL].bytes);
+}
+
+/* Shared memory moves 128 bytes a clock for four quarters. The operands of a product are 2 KB of A, unless A is in
+ * registers, and N x 32 bytes of B, which four quarters share. */
+Test(cost, shared_memory) {
+    static const struct {
+        const char *text;
+        uint64_t clocks;
+    } all[] = {{"HGMMA.64x32x16.F32.BF16 R24, gdesc[UR20], R24", 16 + 8},
+               {"HGMMA.64x64x16.F32.BF16 R24, gdesc[UR20].tnspA.tnspB, RZ, !UPT", 16 + 16},
+               {"HGMMA.64x256x16.F32.BF16 R24, R4, gdesc[UR20].tnspB, R24, gsb0", 64},
+               {"LDSM.16.M88.4 R4, [R8]", 16},
+               {"LDSM.16.MT88.2 R4, [R8]", 8},
+               {"STSM.16.M88 [R8], R4", 4},
+               {"LDS.64 R4, [R8]", 4},
+               {"STS [R8], R4", 4},
+               {"ATOMS.ADD RZ, [R8], R4", 4},
+               {"LDGSTS.E.BYPASS.128 [R8], desc[UR4][R2.64]", 16},
+               {"LDGSTS.E [R8], desc[UR4][R2.64]", 4},
+               {"LDG.E R4, desc[UR4][R2.64]", 0},
+               {"SHFL.BFLY PT, R4, R5, 0x1, 0x1f", 0}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char text[600];
+        snprintf(text, sizeof text,
+                 KERNEL("f") NOWHERE L(".L_x_0") "/*0010*/ %s ;\n" STEP I("NOP") I("@P0 BRA `(.L_x_0)") END,
+                 all[i].text);
+        cost_step s = step_of(text);
+        has(&s.of[COST_FULL], 3, COST_SHARED, all[i].clocks != 0, all[i].clocks);
+        if (i == 0) cr_expect_eq(cost_bound(&s.of[COST_FULL]), COST_SHARED); /* the tensor cores take 16 */
+        if (i == 1) cr_expect_eq(cost_bound(&s.of[COST_FULL]), COST_TENSOR); /* they take as long */
+    }
 }
 
 Test(cost, nothing_is_a_step_without_a_mark) {
