@@ -175,8 +175,8 @@ static bool stands(climb *c, const rung *r, char text[PTX_ERROR]) {
     return ptx_run(&run, text) && rung_judge(r, c->out, gave_up, text);
 }
 
-static void open_climb(climb *c, bool sm90, const char *target, const char *defines, unsigned flaws_of) {
-    char why[PTX_ERROR], *source = rung_source(sm90, defines), *text = NULL;
+static void open_climb(climb *c, rung_set set, bool sm90, const char *target, const char *defines, unsigned flaws_of) {
+    char why[PTX_ERROR], *source = rung_source(set, sm90, defines), *text = NULL;
     fcp_error err;
     cr_assert(source);
     make_flaws(&source, flaws_of);
@@ -196,30 +196,36 @@ static void close_climb(climb *c) {
     free(c->out);
 }
 
-static void all_stand(bool sm90, const char *target, int major, unsigned least) {
+static void all_stand(rung_set set, bool sm90, const char *target, int major, unsigned least) {
+    const rung *all = set == RUNG_LADDER ? rungs : rates;
+    const unsigned count = set == RUNG_LADDER ? rung_count : rate_count;
     climb c;
     unsigned climbed = 0;
     if (!compiler()) return;
-    open_climb(&c, sm90, target, "", NO_FLAW);
-    for (unsigned i = 0; i < rung_count; i++) {
+    open_climb(&c, set, sm90, target, "", NO_FLAW);
+    for (unsigned i = 0; i < count; i++) {
         char text[PTX_ERROR] = "";
-        if (!rung_applies(&rungs[i], major, 0)) continue;
+        if (!rung_applies(&all[i], major, 0)) continue;
         climbed++;
-        cr_expect(stands(&c, &rungs[i], text), "%s: %s", rungs[i].name, text);
+        cr_expect(stands(&c, &all[i], text), "%s: %s", all[i].name, text);
+        if (all[i].clocks) /* more products take longer */
+            cr_expect(c.out[RATE_WORD] && c.out[RATE_WORD + 1] > c.out[RATE_WORD], "%s", all[i].name);
     }
     cr_expect(climbed >= least, "there are %u rungs", climbed);
     close_climb(&c);
 }
-Test(ptx_ladder, sm_90a) { all_stand(true, "compute_90a", 9, 35); }
-Test(ptx_ladder, sm_80) { all_stand(false, "compute_80", 8, 9); }
-Test(ptx_ladder, sm_100) { all_stand(false, "compute_100", 10, 10); }
+Test(ptx_ladder, sm_90a) { all_stand(RUNG_LADDER, true, "compute_90a", 9, 39); }
+Test(ptx_ladder, sm_80) { all_stand(RUNG_LADDER, false, "compute_80", 8, 9); }
+Test(ptx_ladder, sm_100) { all_stand(RUNG_LADDER, false, "compute_100", 10, 10); }
+Test(ptx_ladder, rates_of_sm_90a) { all_stand(RUNG_RATES, true, "compute_90a", 9, 13); }
+Test(ptx_ladder, rates_of_sm_80) { all_stand(RUNG_RATES, false, "compute_80", 8, 3); }
 
 /* Climbs with the flaws of climb `number`. */
 static void with_flaws(unsigned number) {
     const char *defines = number == WITH_BOUND ? BOUND : "";
     climb c;
     if (!compiler()) return;
-    open_climb(&c, true, "compute_90a", defines, number);
+    open_climb(&c, RUNG_LADDER, true, "compute_90a", defines, number);
     for (unsigned n = 0; n < rung_count; n++) {
         const flaw *of = NULL;
         char text[PTX_ERROR] = "";
