@@ -24,24 +24,26 @@ bool climb_compile(gpu *g, rung_set set, fcp_cubin *out, char why[GPU_WHY]) {
     return good;
 }
 
+/* Loads the kernels, whose variables are then as at first. */
+static bool load(climb *c, char why[GPU_WHY]) {
+    const fcp_cuda_table *call = &c->g->cuda->call;
+    if (c->module) call->module_unload(c->module);
+    c->module = NULL;
+    return gpu_ok(c->g, call->module_load(&c->module, c->cubin.bytes), why, "the ladder's kernels are refused");
+}
+
 bool climb_open(climb *c, gpu *g, rung_set set, char why[GPU_WHY]) {
-    *c = (climb){.g = g};
     const fcp_cuda_table *call = &g->cuda->call;
-    fcp_cubin cubin = {0};
     void *host = NULL;
-    size_t size = 0;
-    bool good = climb_compile(c->g, set, &cubin, why) &&
-                gpu_ok(c->g, call->module_load(&c->module, cubin.bytes), why, "the ladder's kernels are refused");
-    fcp_cubin_free(&cubin);
-    good = good && gpu_ok(c->g, call->stream_create(&c->other, CU_STREAM_NON_BLOCKING, 0), why, "no second stream") &&
-           gpu_ok(c->g, call->allocate(&c->input, RUNG_INPUT), why, "no memory") &&
-           gpu_ok(c->g, call->allocate(&c->out, RUNG_OUT), why, "no memory") &&
-           gpu_ok(c->g, call->allocate(&c->flag, FLAG_WORDS * 4), why, "no memory") &&
-           gpu_ok(c->g, call->allocate_host(&host, HOST, CU_HOST_PORTABLE | CU_HOST_DEVICEMAP), why, "no host memory");
+    *c = (climb){.g = g};
+    bool good =
+        climb_compile(g, set, &c->cubin, why) && load(c, why) &&
+        gpu_ok(g, call->stream_create(&c->other, CU_STREAM_NON_BLOCKING, 0), why, "no second stream") &&
+        gpu_ok(g, call->allocate(&c->input, RUNG_INPUT), why, "no memory") &&
+        gpu_ok(g, call->allocate(&c->out, RUNG_OUT), why, "no memory") &&
+        gpu_ok(g, call->allocate(&c->flag, FLAG_WORDS * 4), why, "no memory") &&
+        gpu_ok(g, call->allocate_host(&host, HOST, CU_HOST_PORTABLE | CU_HOST_DEVICEMAP), why, "no host memory");
     c->host = host;
-    if (good && c->g->more.module_global &&
-        (c->g->more.module_global(&c->gave_up, &size, c->module, "fk_gave_up") || size != sizeof c->given_up))
-        c->gave_up = 0;
     return good;
 }
 
@@ -53,6 +55,20 @@ void climb_close(climb *c) {
     if (c->flag) call->release(c->flag);
     if (c->other) call->stream_destroy(c->other);
     if (c->module) call->module_unload(c->module);
+    fcp_cubin_free(&c->cubin);
+}
+
+/* Reads which wait gave up, if one did. */
+static bool read_given_up(climb *c, char why[GPU_WHY]) {
+    const fcp_cuda_table *call = &c->g->cuda->call;
+    cu_ptr at = 0;
+    size_t size = 0;
+    memset(c->given_up, 0, sizeof c->given_up);
+    if (!c->g->more.module_global || c->g->more.module_global(&at, &size, c->module, "fk_gave_up") ||
+        size < sizeof c->given_up)
+        return true; /* these kernels have no bounds */
+    return gpu_ok(c->g, call->copy_out(c->given_up, at, sizeof c->given_up, c->g->stream), why, "fk_gave_up") &&
+           gpu_ok(c->g, call->stream_wait(c->g->stream), why, "fk_gave_up");
 }
 
 /* As runtime/cuda/maps.c makes them. */
@@ -101,23 +117,20 @@ bool climb_run(climb *c, const rung *r, char why[GPU_WHY]) {
     char *out = c->host + RUNG_INPUT, later[GPU_WHY];
     cu_stream s = c->g->stream;
     rung_prepare(r, c->host, out);
-    memset(c->given_up, 0, sizeof c->given_up);
     bool good = gpu_ok(c->g,
                        r->flag ? call->fill(c->input, 0xeeeeeeeeu, RUNG_INPUT / 4, s)
                                : call->copy_in(c->input, c->host, RUNG_INPUT, s),
                        why, "its input") &&
                 gpu_ok(c->g, call->copy_in(c->out, out, RUNG_OUT, s), why, "its output") &&
                 gpu_ok(c->g, call->fill(c->flag, 0, FLAG_WORDS, s), why, "its flag") &&
-                (!c->gave_up || gpu_ok(c->g, call->fill(c->gave_up, 0, RUNG_GAVE_UP, s), why, "fk_gave_up")) &&
                 gpu_ok(c->g, call->stream_wait(s), why, "what comes before it") && climb_launch(c, r, why);
     if (!good) return false;
     good = !r->flag || raise_flag(c, why);
     good = gpu_ok(c->g, call->stream_wait(s), good ? why : later, "it failed") && good;
     good = good && gpu_ok(c->g, call->stream_wait(c->other), why, "the stream that raises the flag") &&
            gpu_ok(c->g, call->copy_out(out, c->out, RUNG_OUT, s), why, "its output") &&
-           (!c->gave_up ||
-            gpu_ok(c->g, call->copy_out(c->given_up, c->gave_up, sizeof c->given_up, s), why, "fk_gave_up")) &&
-           gpu_ok(c->g, call->stream_wait(s), why, "its output");
+           gpu_ok(c->g, call->stream_wait(s), why, "its output") && read_given_up(c, why) &&
+           (!c->given_up[0] || load(c, why));
     if (good && c->g->machine.standin) rung_answer(r, out);
     return good;
 }

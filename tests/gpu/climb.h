@@ -7,10 +7,11 @@
 
 typedef struct climb {
     gpu *g;
+    fcp_cubin cubin;
     cu_module module;
-    cu_stream other;                  /* raises flags */
-    cu_ptr input, out, flag, gave_up; /* gave_up 0: not known */
-    char *host;                       /* pinned: the input, then what was written */
+    cu_stream other; /* raises flags */
+    cu_ptr input, out, flag;
+    char *host; /* pinned: the input, then what was written */
     uint32_t given_up[RUNG_GAVE_UP];
 } climb;
 

@@ -402,12 +402,9 @@ bool rung_judge(const rung *r, const void *out, const uint32_t gave_up[RUNG_GAVE
             first_column = column;
             first = x;
         }
-    if (gave_up[0]) {
-        static const char *const kinds[] = {"something", "an mbarrier", "a turn", "a flag"};
-        snprintf(waits, sizeof waits, "a wait for %s gave up (%s %u, CTA %u, thread %u); ",
-                 kinds[gave_up[1] <= 3 ? gave_up[1] : 0], gave_up[1] == 1 ? "parity" : "number", gave_up[3], gave_up[4],
-                 gave_up[5]);
-    }
+    if (gave_up[0])
+        snprintf(waits, sizeof waits, "%u waits gave up, the first for number or parity %u in CTA %u, thread %u; ",
+                 gave_up[0], gave_up[3], gave_up[4], gave_up[5]);
     if (!wrong && !gave_up[0]) return true;
     if (!wrong) {
         snprintf(text, RUNG_TEXT, "%sthe numbers are right; suspect: %s", waits, r->suspect);

@@ -72,9 +72,9 @@ static const flaw flaws[] = {
     {5, "the sum is not added to", "s > 0)", "0)", "k-all-64 k-all-128", NULL, NULL},
     /* with waits that give up, as on a GPU */
     {WITH_BOUND, "another turn is waited for", "while (is != x &&", "while (is != x + 1 &&", "turns turns-named",
-     "turns", "a wait for a turn gave up (number "},
+     "turns", " waits gave up, the first for number or parity "},
     {WITH_BOUND, "another flag is waited for", "while (is != 1 &&", "while (is != 2 &&", "flag flag-tma", "flag",
-     "a wait for a flag gave up (number 1, CTA 0"},
+     "1 waits gave up, the first for number or parity 1 in CTA 0, thread 0"},
 };
 
 static bool is_among(const char *name, const char *list) {
@@ -112,6 +112,7 @@ static void make_flaws(char **source, unsigned number) {
 
 typedef struct climb {
     ptx_module *module;
+    char *text;                            /* its PTX */
     uint32_t *input, *sent, *out, flag[2]; /* sent: what comes before the flag */
     bool waits;
 } climb;
@@ -162,9 +163,8 @@ static bool stands(climb *c, const rung *r, char text[PTX_ERROR]) {
                             .outside = arrive,
                             .outside_context = c};
     cr_assert(run.kernel, "%s", r->kernel);
-    cr_assert(!bound || bound->end - bound->begin == RUNG_GAVE_UP * 4);
+    cr_assert(!bound || bound->end - bound->begin >= RUNG_GAVE_UP * 4);
     cr_assert(!r->map || ptx_map_encode(&p.map, &map));
-    if (bound) memset((void *)(uintptr_t)bound->begin, 0, RUNG_GAVE_UP * 4);
     memset(c->flag, 0, sizeof c->flag);
     rung_prepare(r, c->input, c->out);
     c->waits = r->flag;
@@ -172,7 +172,14 @@ static bool stands(climb *c, const rung *r, char text[PTX_ERROR]) {
         memcpy(c->sent, c->input, RUNG_INPUT);
         memset(c->input, 0xee, RUNG_INPUT);
     }
-    return ptx_run(&run, text) && rung_judge(r, c->out, gave_up, text);
+    bool right = ptx_run(&run, text) && rung_judge(r, c->out, gave_up, text);
+    if (gave_up[0]) { /* the module's variables must be as at first */
+        char why[PTX_ERROR];
+        ptx_module_free(c->module);
+        c->module = ptx_module_new(c->text, why);
+        cr_assert(c->module, "%s", why);
+    }
+    return right;
 }
 
 static void open_climb(climb *c, rung_set set, bool sm90, const char *target, const char *defines, unsigned flaws_of) {
@@ -183,14 +190,15 @@ static void open_climb(climb *c, rung_set set, bool sm90, const char *target, co
     cr_assert_eq(ptx_compile(source, target, &text, &err), FCP_OK, "%s", err.message);
     free(source);
     *c = (climb){.module = ptx_module_new(text, why),
+                 .text = text,
                  .input = aligned_alloc(1024, RUNG_INPUT),
                  .sent = aligned_alloc(1024, RUNG_INPUT),
                  .out = aligned_alloc(1024, RUNG_OUT)};
-    free(text);
     cr_assert(c->module && c->input && c->sent && c->out, "%s", why);
 }
 static void close_climb(climb *c) {
     ptx_module_free(c->module);
+    free(c->text);
     free(c->input);
     free(c->sent);
     free(c->out);
