@@ -179,7 +179,7 @@ $(B)/gen/kernels.c: $(KERNEL_TEXT:%=codegen/kernels/%.h)
 	$(Q)(for part in $(KERNEL_TEXT); do echo "extern const char emit_text_$$part[]; const char emit_text_$$part[] = {"; \
 	 od -An -v -tu1 codegen/kernels/$$part.h | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '0};'; done) > $@
 # The ladder's kernels (tests/gpu/rungs.c).
-RUNG_TEXT = launch kernels
+RUNG_TEXT = launch kernels rates
 $(B)/gen/rungs.c: $(RUNG_TEXT:%=tests/gpu/rung_%.h)
 	@mkdir -p $(B)/gen
 	@echo '  array $^'
@@ -242,7 +242,7 @@ $(FIBER_SM90:%=$(B)/tests/machines/fibers/kernel_sm90-%.o): $(B)/tests/machines/
 $(filter $(B)/tests/machines/fibers/test_%,$(TESTS)): $(FIBER_OBJ)
 $(PTX_TESTS): $(PTX_SRC:%.c=$(B)/%.o)
 # The ladder, which gpu-check climbs as well.
-RUNG_OBJ = $(B)/tests/gpu/rungs.o $(B)/tests/gpu/rung_guess.o $(B)/gen/rungs.o
+RUNG_OBJ = $(B)/tests/gpu/rungs.o $(B)/tests/gpu/rung_guess.o $(B)/tests/gpu/rates.o $(B)/gen/rungs.o
 $(B)/tests/machines/ptx/test_ptx_ladder: $(RUNG_OBJ)
 # Libraries that stand in for the CUDA driver, NVRTC, NCCL and MPI. Tests choose them by FCP_CUDA_DRIVER, FCP_NVRTC and FCP_NCCL.
 STANDIN_SRC = tests/machines/standin/driver.c tests/machines/standin/streams.c tests/machines/standin/launches.c tests/machines/standin/graph.c tests/machines/standin/kernels.c tests/machines/standin/green.c

@@ -14,7 +14,6 @@
 
 #include "runtime/libraries/cuda_driver.h"
 #include "runtime/exec/tensors.h"
-#include "runtime/jit/nvrtc.h"
 #include "tests/machines/standin/standin.h"
 
 /* --- journal.c: lines "kind <tab> name <tab> rest"; each is on disk before the next is written -------------------- */
@@ -158,6 +157,7 @@ bool gpu_report(const gpu *g);
 
 /* --- the steps ---------------------------------------------------------------------------------------------------- */
 gpu_result step_ceilings(gpu *g, char why[GPU_WHY]);      /* ceilings.c */
+gpu_result step_design(gpu *g, char why[GPU_WHY]);        /* design.c */
 gpu_result step_peers(gpu *g, char why[GPU_WHY]);         /* peers.c */
 gpu_result step_conformance(gpu *g, char why[GPU_WHY]);   /* conformance.c */
 gpu_result step_examples(gpu *g, char why[GPU_WHY]);      /* correct.c */
@@ -234,8 +234,6 @@ int gpu_rank(gpu *g, const char *which);
 void gpu_measured_ranks(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context);
 /* Calls `each` with the text of every program that is measured. */
 void gpu_measured(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context); /* rows_speed.c */
-/* ladder.c: compiles the kernels of the ladder for this device. The caller ends *out with fcp_cubin_free, in any case. */
-bool gpu_rungs_compile(gpu *g, fcp_cubin *out, char why[GPU_WHY]);
 /* ceilings.c: the source of a kernel that does nothing but multiply; malloc'd. */
 char *gpu_ceiling_text(bool wgmma);
 void gpu_measured_runtime(gpu *g, bool (*each)(gpu *g, const char *text, void *context),

@@ -34,6 +34,7 @@ static const gpu_step steps[] = {
     {"edges", "sizes of heads, far logits, LSE, no tokens", step_edges, 8, 90, true, true},
     {"speed", "causal and full, 8K to 32K", step_speed, 8, 60, false, false},
     {"ceilings", "matrix rate and copy bandwidth", step_ceilings, 5, 40, false, false},
+    {"design", "rates that decide how kernels are cut", step_design, 5, 40, false, false},
     {"checker", "a memory checker on two tiles", step_checker, 20, 120, false, true},
     {"profile", "a profile of the attention kernels", step_profile, 30, 150, false, true},
     {"variants", "overlap, turns and margins", step_variants, 20, 90, false, true},

@@ -13,8 +13,7 @@
 #include <sys/stat.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/jit/jit.h"
-#include "tests/gpu/gpu.h"
+#include "tests/gpu/climb.h"
 
 typedef struct count {
     unsigned plans, failed;
@@ -74,10 +73,12 @@ static void make_ceilings(gpu *g, count *c) {
 }
 
 static void make_rungs(gpu *g, count *c) {
-    fcp_cubin cubin = {0};
-    char why[GPU_WHY];
-    if (!gpu_rungs_compile(g, &cubin, why)) report(c, "the ladder", why);
-    fcp_cubin_free(&cubin);
+    for (int set = 0; set < RUNG_SETS; set++) {
+        fcp_cubin cubin = {0};
+        char why[GPU_WHY];
+        if (!climb_compile(g, (rung_set)set, &cubin, why)) report(c, "the ladder", why);
+        fcp_cubin_free(&cubin);
+    }
 }
 
 static void ignore(void *context, const char *question, const char *answer) {

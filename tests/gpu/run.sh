@@ -124,6 +124,8 @@ holds "and the others are right" [ "$(rungs right)" = $((all - 1)) ]
 run 1 "a rung that ends its process" --again --only ladder --inject die:ladder/roles-40
 says "says so" "^- roles-40: WRONG: .* ended by signal 9" "$folder/gpu/GPU.md"
 holds "and the others are right" [ "$(rungs right)" = $((all - 1)) ]
+run 0 "rates of products" --again --only design
+says "have rows" "^| design: m64n64k16, both operands from shared memory | .* clocks | " "$folder/gpu/GPU.md"
 unset STANDIN_SM90
 
 # gpu_run_apart runs each plan in a process of its own, so that a plan that hangs or dies ends only its own process, and

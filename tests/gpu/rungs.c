@@ -12,9 +12,9 @@
 
 extern const char emit_text_abi[], emit_text_prim_ptx[], emit_text_prim_sm90_ptx[], emit_text_common[],
     emit_text_tiles_sm90[]; /* of codegen/kernels */
-extern const char rung_text_launch[], rung_text_kernels[];
+extern const char rung_text_launch[], rung_text_kernels[], rung_text_rates[];
 
-char *rung_source(bool sm90, const char *defines) {
+char *rung_source(rung_set set, bool sm90, const char *defines) {
     char *text = NULL;
     /* The stand-in driver knows by the first line that it does nothing. No mask and no score is used. */
     int size = asprintf(&text,
@@ -26,10 +26,12 @@ char *rung_source(bool sm90, const char *defines) {
                         "FK_DEVICE int fk_allow(const fk_env *, fk_i64, fk_i64, fk_i64) { return 1; }\n"
                         "FK_DEVICE fk_u32 fk_below32(fk_i32) { return ~0u; }\n"
                         "#line 1 \"common.h\"\n%s#line 1 \"%s\"\n%s#line 1 \"rung_launch.h\"\n%s"
-                        "#line 1 \"rung_kernels.h\"\n%s",
+                        "#line 1 \"%s\"\n%s",
                         sm90, defines, emit_text_abi, emit_text_prim_ptx, sm90 ? "prim_sm90_ptx.h" : "rungs.c",
                         sm90 ? emit_text_prim_sm90_ptx : "", emit_text_common, sm90 ? "tiles_sm90.h" : "rungs.c",
-                        sm90 ? emit_text_tiles_sm90 : "", rung_text_launch, rung_text_kernels);
+                        sm90 ? emit_text_tiles_sm90 : "", rung_text_launch,
+                        set == RUNG_LADDER ? "rung_kernels.h" : "rung_rates.h",
+                        set == RUNG_LADDER ? rung_text_kernels : rung_text_rates);
     return size < 0 ? NULL : text;
 }
 
@@ -400,12 +402,9 @@ bool rung_judge(const rung *r, const void *out, const uint32_t gave_up[RUNG_GAVE
             first_column = column;
             first = x;
         }
-    if (gave_up[0]) {
-        static const char *const kinds[] = {"something", "an mbarrier", "a turn", "a flag"};
-        snprintf(waits, sizeof waits, "a wait for %s gave up (%s %u, CTA %u, thread %u); ",
-                 kinds[gave_up[1] <= 3 ? gave_up[1] : 0], gave_up[1] == 1 ? "parity" : "number", gave_up[3], gave_up[4],
-                 gave_up[5]);
-    }
+    if (gave_up[0])
+        snprintf(waits, sizeof waits, "%u waits gave up, the first for number or parity %u in CTA %u, thread %u; ",
+                 gave_up[0], gave_up[3], gave_up[4], gave_up[5]);
     if (!wrong && !gave_up[0]) return true;
     if (!wrong) {
         snprintf(text, RUNG_TEXT, "%sthe numbers are right; suspect: %s", waits, r->suspect);

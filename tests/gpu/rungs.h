@@ -27,7 +27,8 @@ typedef enum rung_number { RUNG_WORD, RUNG_FLOAT, RUNG_HALF } rung_number; /* 32
 typedef struct rung {
     const char *name, *kernel, *what, *suspect;
     rung_device device;
-    bool map, flag; /* flag: something outside the kernel writes `in`, and then raises the flag */
+    bool map, flag;           /* flag: something outside the kernel writes `in`, and then raises the flag */
+    bool clocks, a_registers; /* of rates: it is a product, which leaves clocks; its A is in registers */
     uint32_t ctas, threads, shared, a, b, c, d; /* shared: bytes; the others as in rung_launch */
     /* `out` is a matrix */
     rung_number number;
@@ -38,16 +39,24 @@ typedef struct rung {
 } rung;
 extern const rung rungs[];
 extern const unsigned rung_count;
+/* rates.c: rungs that are there to be timed (design.c). In a launch that is timed, `a` is larger. */
+extern const rung rates[];
+extern const unsigned rate_count;
+/* Of rates with clocks, the kernel leaves in these words of `out` how long RATE_FEW products took, a times one after the
+ * other, and how long RATE_MANY did. Each of two warpgroups made so many. */
+enum { RATE_FEW = 4, RATE_MANY = 20, RATE_WORD = RUNG_OUT / 4 - 2 };
 
-/* The source of all kernels, with `defines` (lines) before it; malloc'd. sm90: with those for sm_90a. */
-char *rung_source(bool sm90, const char *defines);
+/* The source of the kernels of rungs, or of rates, with `defines` (lines) before it; malloc'd. sm90: with those for
+ * sm_90a. */
+typedef enum rung_set { RUNG_LADDER, RUNG_RATES, RUNG_SETS } rung_set;
+char *rung_source(rung_set set, bool sm90, const char *defines);
 /* Is the rung for devices of this capability? */
 bool rung_applies(const rung *r, int major, int minor);
 /* Fills RUNG_INPUT bytes of input and RUNG_OUT of output. */
 void rung_prepare(const rung *r, void *input, void *out);
 /* What a device leaves in `out` that is as it should be. */
 void rung_answer(const rung *r, void *out);
-/* Judges what it has left. gave_up: fk_gave_up (prim_ptx.h). If something is wrong the text says what, where, and what
+/* Judges what it has left. gave_up: the first numbers of fk_gave_up (prim_ptx.h). If something is wrong the text says what, where, and what
  * to suspect. */
 bool rung_judge(const rung *r, const void *out, const uint32_t gave_up[RUNG_GAVE_UP], char text[RUNG_TEXT]);
 
