@@ -61,8 +61,13 @@ static void add(command *c, const char *format, ...) {
 
 /* The commands after which the debugger ends. It goes on after one that fails, as a script would not. */
 static void ask(command *c, const fcp_plan *plan) {
-    static const char *const all[] = {"set pagination off", "info cuda kernels", "info cuda warps", "info cuda lanes",
-                                      "info cuda threads",  "x/6i $pc",          "bt"};
+    static const char *const all[] = {"set pagination off",
+                                      "info cuda kernels",
+                                      "info cuda warps",
+                                      "info cuda lanes",
+                                      "info cuda threads",
+                                      "x/6i $pc",
+                                      "bt"};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         add(c, "-ex");
         add(c, "%s", all[i]);

@@ -24,9 +24,13 @@ static bool copy_global(gpu *g, cu_module module, const char *name, void *to, si
 
 static void copy_names(gpu *g, cu_module module, fcp_pass pass, wait_names *n) {
     static const char *const passes[FCP_PASSES] = {"forward", "backward"};
-    const struct { const char *what; char *to; size_t room; } all[] = {{"mbarriers", n->mbarriers, sizeof n->mbarriers},
-                                                                       {"barriers", n->barriers, sizeof n->barriers},
-                                                                       {"roles", n->roles, sizeof n->roles}};
+    const struct {
+        const char *what;
+        char *to;
+        size_t room;
+    } all[] = {{"mbarriers", n->mbarriers, sizeof n->mbarriers},
+               {"barriers", n->barriers, sizeof n->barriers},
+               {"roles", n->roles, sizeof n->roles}};
     char name[60];
     *n = (wait_names){.first = 0};
     copy_global(g, module, "fk_first_mbarrier", &n->first, sizeof n->first);
@@ -68,7 +72,10 @@ bool gpu_gave_up(gpu *g, const fcp_session *session, char why[GPU_WHY]) {
 
 #define DEFINES "FK_WAITED=1"
 enum { TEXT = 500, RUNS = 2 };
-static const struct { const char *name, *mask; unsigned head_dim, length; } programs[] = {
+static const struct {
+    const char *name, *mask;
+    unsigned head_dim, length;
+} programs[] = {
     {"causal 8K, head_dim 128", "causal", 128, 8192},
     {"causal 8K, head_dim 64", "causal", 64, 8192},
 };
@@ -146,8 +153,9 @@ gpu_result step_waits(gpu *g, char why[GPU_WHY]) {
         gpu_answer answer;
         snprintf(key, sizeof key, "waits/%s", programs[i].name);
         journal_add(g->journal, "begin", key, "");
-        gpu_run_apart(g, &(gpu_apart){.name = key, .open = true, .most = g->small ? 3000 : 25, .work = measure,
-                                      .context = &i}, &answer);
+        gpu_run_apart(
+            g, &(gpu_apart){.name = key, .open = true, .most = g->small ? 3000 : 25, .work = measure, .context = &i},
+            &answer);
         journal_reload(g->journal);
         done += answer.result == GPU_OK;
         skipped += answer.result == GPU_SKIPPED;

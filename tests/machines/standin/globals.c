@@ -28,13 +28,15 @@ static void fill_waited(uint64_t (*x)[FK_WAITS]) {
 
 /* The variables that a module has, in the order of cu_module_.waits. */
 API cuModuleGetGlobal_v2(cu_ptr *out, size_t *size, cu_module m, const char *name) {
-    const struct { const char *name, *built; size_t size; } all[MODULE_WAITS] = {
-        {"fk_gave_up", "#define FK_BOUND", FK_GAVE_UP * 4},
-        {"fk_waits", "#define FK_BOUND", (size_t)FK_WAIT_CTAS * FK_WAIT_WARPS * 4},
-        {"fk_waited", "#define FK_WAITED", (size_t)FK_WAIT_WARPS * FK_WAITS * 8},
-        {"fk_first_mbarrier", "#define FK_", 4},
-        {"fk_forward_mbarriers", "#define FK_", sizeof mbarriers},
-        {"fk_forward_roles", "#define FK_", sizeof roles}};
+    const struct {
+        const char *name, *built;
+        size_t size;
+    } all[MODULE_WAITS] = {{"fk_gave_up", "#define FK_BOUND", FK_GAVE_UP * 4},
+                           {"fk_waits", "#define FK_BOUND", (size_t)FK_WAIT_CTAS * FK_WAIT_WARPS * 4},
+                           {"fk_waited", "#define FK_WAITED", (size_t)FK_WAIT_WARPS * FK_WAITS * 8},
+                           {"fk_first_mbarrier", "#define FK_", 4},
+                           {"fk_forward_mbarriers", "#define FK_", sizeof mbarriers},
+                           {"fk_forward_roles", "#define FK_", sizeof roles}};
     const char *end = strstr(m->text, "#line");
     ENTER;
     for (int i = 0; i < MODULE_WAITS; i++) {
