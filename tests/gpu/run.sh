@@ -267,6 +267,10 @@ holds "the page has three commands" [ "$(wc -l < "$folder/lease/commands")" = 3 
 holds "they run as they stand" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so OUT="$folder/came back" \
     sh -c 'cd "$1" && . ./commands' sh "$folder/lease"
 holds "and results come back" [ -s "$folder/came back/state" ]
+sed -n '/^for s in/,/^done/p' tests/gpu/LEASE.md | sed 's/560 560 400/0 0 0/' > "$folder/lease/all"
+env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so OUT="$folder/came back" sh -c 'cd "$1" && . ./all' sh "$folder/lease" \
+    > "$folder/out" 2>&1
+holds "the three in one command go on, one after the other" [ "$(grep -c "^time is up: run it again" "$folder/out")" = 3 ]
 # builds that watch their waits, which only the carried library makes
 carried() { # carried WANTED-STATUS WHAT ARGUMENT...
     wanted=$1
