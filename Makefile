@@ -245,7 +245,7 @@ $(PTX_TESTS): $(PTX_SRC:%.c=$(B)/%.o)
 RUNG_OBJ = $(B)/tests/gpu/rungs.o $(B)/tests/gpu/rung_guess.o $(B)/tests/gpu/rates.o $(B)/gen/rungs.o
 $(B)/tests/machines/ptx/test_ptx_ladder: $(RUNG_OBJ)
 # Libraries that stand in for the CUDA driver, NVRTC, NCCL and MPI. Tests choose them by FCP_CUDA_DRIVER, FCP_NVRTC and FCP_NCCL.
-STANDIN_SRC = tests/machines/standin/driver.c tests/machines/standin/streams.c tests/machines/standin/launches.c tests/machines/standin/graph.c tests/machines/standin/kernels.c tests/machines/standin/green.c
+STANDIN_SRC = tests/machines/standin/driver.c tests/machines/standin/streams.c tests/machines/standin/launches.c tests/machines/standin/graph.c tests/machines/standin/kernels.c tests/machines/standin/green.c tests/machines/standin/globals.c
 NCCL_SRC = tests/machines/standin/nccl.c tests/machines/standin/mailbox.c
 STANDINS = $(B)/standin/libcuda.so $(B)/standin/libcuda-12.0.so $(B)/standin/libnvrtc.so $(B)/standin/libnccl.so $(B)/standin/libnvml.so $(B)/standin/libmpi-open.so $(B)/standin/libmpi-mpich.so
 $(B)/standin/libcuda.so: $(STANDIN_SRC:%.c=$(B)/%.o) $(FIBER_OBJ) $(B)/libfcp.a

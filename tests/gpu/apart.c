@@ -48,6 +48,7 @@ static void go_wrong(gpu *g, const char *name) {
         g->control->fail_with = 719;
         g->control->breaks = true;
     }
+    if (gpu_injected(g, "gives-up", name) && g->control) g->control->gives_up = true;
     if (gpu_injected(g, "stuck", name) && g->control) { /* a kernel never ends */
         g->control->hang_at = g->control->nodes + 20;
         g->timeout_s = 1;
@@ -59,6 +60,7 @@ static void child(gpu *g, const gpu_apart *x, pid_t parent, gpu_answer *out) {
     setpgid(0, 0);
     gpu_end_with(parent); /* a process in a group of its own would outlive who waits for it */
     if (!x->all) hide_others();
+    if (x->judged) gpu_may_crash(g);
     if (x->open) out->code = gpu_open(g, &err);
     if (out->code) {
         snprintf(out->why, sizeof out->why, "%.390s", err.message);
@@ -84,8 +86,9 @@ static bool wait_for(pid_t pid, double most, int *status) {
     }
 }
 
-static void end_process(pid_t pid, double waited, gpu_answer *out) {
+static void end_process(const gpu *g, const gpu_apart *x, pid_t pid, double waited, gpu_answer *out) {
     int status;
+    if (x->open) gpu_dump(g, pid, x->name, NULL);
     kill(-pid, SIGKILL);
     kill(pid, SIGKILL);
     bool gone = wait_for(pid, REAP_S, &status);
@@ -108,7 +111,7 @@ void gpu_run_apart(gpu *g, const gpu_apart *x, gpu_answer *answer) {
     const pid_t parent = getpid(), pid = fork();
     if (pid == 0) child(g, x, parent, out);
     if (pid < 0) snprintf(answer->why, sizeof answer->why, "no process: %s", strerror(errno));
-    else if (!wait_for(pid, x->most, &status)) end_process(pid, fcp_clock() - begin, answer);
+    else if (!wait_for(pid, x->most, &status)) end_process(g, x, pid, fcp_clock() - begin, answer);
     else {
         kill(-pid, SIGKILL); /* what it may have left running */
         *answer = *out;
@@ -118,5 +121,6 @@ void gpu_run_apart(gpu *g, const gpu_apart *x, gpu_answer *answer) {
         else if (!out->given)
             snprintf(answer->why, sizeof answer->why, "its process ended by itself, with %d", WEXITSTATUS(status));
     }
+    if (x->judged) gpu_crashed(g, x->name);
     munmap(out, sizeof *out);
 }

@@ -10,7 +10,8 @@
  * nothing.
  *
  * $GPU_DEFINES, such as "FK_TURNS=0 FK_OVERLAP=0", is put before every source as definitions, and the source with them
- * is what is looked up. Steps that compare builds of the kernels set it.
+ * is what is looked up. Steps that compare builds of the kernels set it. $GPU_OPTION is one more option of the compiler;
+ * it is looked up, too.
  *
  * An entry of the folder contains its hash; if that is another one, the source is compiled again. The folder belongs to
  * our own build. Nothing in it is guarded against an attacker, and what is loaded from it runs on the device.
@@ -199,8 +200,20 @@ int nvrtcDestroyProgram(program **p) {
     return 0;
 }
 
-static int compile(const real *r, program *p, int count, const char *const *options) {
+enum { MOST_OPTIONS = 30 };
+
+static const char *more_option(void) {
+    const char *more = getenv("GPU_OPTION");
+    return more && *more ? more : NULL;
+}
+
+static int compile(const real *r, program *p, int count, const char *const *given) {
     nvrtc_program made = NULL;
+    const char *options[MOST_OPTIONS];
+    if (count >= MOST_OPTIONS) return NOT_HERE;
+    for (int i = 0; i < count; i++) options[i] = given[i];
+    options[count] = more_option();
+    count += options[count] != NULL;
     size_t size = 0;
     int code = r->create(&made, p->source, p->key_text, 0, NULL, NULL);
     if (code) return code;
@@ -219,6 +232,7 @@ int nvrtcCompileProgram(program *p, int count, const char *const *options) {
     uint64_t key[2] = {UINT64_C(0xcbf29ce484222325), UINT64_C(0x84222325cbf29ce4)};
     real r;
     for (int i = 0; i < count; i++) hash(key, options[i]);
+    if (more_option()) hash(key, more_option());
     hash(key, p->key_text);
     hash(key, p->source);
     int code = look_up(key, p) ? 0 : NOT_HERE;

@@ -469,6 +469,145 @@ static bool isolated(asked *q) {
     return got == CAPTURE_ISOLATION ? true : say(q, "waiting for an event from outside gave %d, not 905", got);
 }
 
+/* --- tensor maps -------------------------------------------------------------------------------------------------- */
+
+/* A map as the runtime makes it (runtime/cuda/maps.c): of 2 heads of 64 numbers and 8 rows, in boxes of 64 by 64. */
+static cu_result make_map(asked *q, cu_ptr base, uint64_t row_bytes, unsigned box_numbers, fk_map *map) {
+    const uint64_t dims[4] = {64, 2, 8, 1}, strides[3] = {128, row_bytes, 8 * row_bytes};
+    const unsigned box[4] = {box_numbers, 1, FK_BOX, 1}, steps[4] = {1, 1, 1, 1};
+    return q->call->tensor_map(map, CU_TENSOR_BF16, 4, (void *)(uintptr_t)base, dims, strides, box, steps, 0,
+                               CU_TENSOR_SWIZZLE_128, CU_TENSOR_L2_256, 0);
+}
+static bool tensor_maps(asked *q) {
+    fk_map map = {{0}}, again = {{0}};
+    if (q->g->machine.major < 9 && !q->g->control) return say(q, "skipped: the device has no TMA");
+    if (q->g->control) q->g->control->major = 9; /* a stand-in for older devices can be asked, too */
+    const cu_result made = make_map(q, q->x, 256, FK_BOX, &map), same = make_map(q, q->x, 256, FK_BOX, &again),
+                    base = make_map(q, q->x + 8, 256, FK_BOX, &again), row = make_map(q, q->x, 264, FK_BOX, &again),
+                    wide = make_map(q, q->x, 256, 2 * FK_BOX, &again);
+    if (q->g->control) q->g->control->major = q->g->machine.major;
+    if (made || same) return say(q, "a map is not made: %d, %d", made, same);
+    if (base != CU_ERROR_INVALID_VALUE) return say(q, "a tensor at a multiple of 8 gave %d, not 1", base);
+    if (row != CU_ERROR_INVALID_VALUE) return say(q, "rows of 264 bytes gave %d, not 1", row);
+    return wide == CU_ERROR_INVALID_VALUE ? true : say(q, "a box of 256 bytes, swizzled by 128, gave %d, not 1", wide);
+}
+
+/* --- words written by a stream ------------------------------------------------------------------------------------ */
+
+/* A word comes behind the copies before it, and not before. */
+static bool words(asked *q) {
+    for (int i = 0; i < NUMBERS; i++) q->host[i] = 3;
+    CALL(copy_in, q->x, q->host, BYTES, q->a);
+    if (fill(q, q->y, 4, q->a)) return say(q, "no fill");
+    CALL(write_word, q->a, q->y, 0x40400000, 0); /* 3 */
+    CALL(copy, q->y + 4, q->x, BYTES - 4, q->a);
+    EXPECT(CU_ERROR_INVALID_VALUE, write_word, q->a, q->y + 2, 1, 0);
+    return holds(q, q->y, 3, q->a);
+}
+
+/* A kernel that waits for a word, at most two seconds, and then copies a number. */
+static const char spinning[] =
+    "#define GPU_CHECK 1\n"
+    "extern \"C\" __global__ void spin(volatile unsigned *flag, volatile unsigned *from, unsigned *to) {\n"
+    "    unsigned long long begun, now;\n"
+    "    asm volatile(\"mov.u64 %0, %%globaltimer;\" : \"=l\"(begun));\n"
+    "    do asm volatile(\"mov.u64 %0, %%globaltimer;\" : \"=l\"(now));\n"
+    "    while (!*flag && now - begun < 2000000000ull);\n"
+    "    __threadfence_system();\n"
+    "    to[0] = *flag ? 1 : 2;\n"
+    "    to[1] = *from;\n"
+    "}\n";
+
+/* Another stream copies and then writes the word, while the kernel waits: so it is with passes that are fused. */
+static bool raised(asked *q, cu_function spin) {
+    unsigned told[2] = {0, 0};
+    cu_ptr flag = q->x, from = q->x + 256, to = q->y;
+    void *parameters[] = {&flag, &from, &to};
+    CALL(fill, q->x, 0, NUMBERS, q->a);
+    CALL(fill, q->y, 0, NUMBERS - 2, q->a);
+    CALL(fill, q->y + BYTES - 8, 77, 2, q->a);
+    CALL(stream_wait, q->a);
+    CALL(launch, spin, 1, 1, 1, 1, 1, 1, 0, q->a, parameters, NULL);
+    CALL(copy, from, q->y + BYTES - 8, 4, q->b);
+    CALL(write_word, q->b, flag, 1, 0);
+    CALL(copy_out, told, to, sizeof told, q->a);
+    CALL(stream_wait, q->a);
+    CALL(stream_wait, q->b);
+    if (q->g->machine.standin || q->g->control) return say(q, "skipped: kernels of its own do nothing on a stand-in");
+    if (told[0] != 1) return say(q, "a stream does not write a word while a kernel waits for it");
+    return told[1] == 77 ? true : say(q, "what was copied before the word is %u behind it, not 77", told[1]);
+}
+static bool words_under_a_kernel(asked *q) {
+    char arch[32];
+    fcp_error err = {.message = ""};
+    fcp_jit *jit = NULL;
+    fcp_cubin cubin = {0};
+    cu_module module = NULL;
+    cu_function spin = NULL;
+    bool cached;
+    snprintf(arch, sizeof arch, "sm_%d%d", q->g->machine.major, q->g->machine.minor);
+    fcp_code code = fcp_jit_open(NULL, &jit, &err);
+    if (!code) code = fcp_jit_compile(jit, "gpu-check.cu", spinning, arch, NULL, &cubin, &cached, &err);
+    fcp_jit_close(jit);
+    if (code) return say(q, "%.280s", err.message);
+    const cu_result loaded = q->call->module_load(&module, cubin.bytes);
+    fcp_cubin_free(&cubin);
+    if (loaded) return say(q, "the kernel is refused: %d", loaded);
+    const cu_result found = q->call->module_function(&spin, module, "spin");
+    bool good = found ? say(q, "the kernel is not there: %d", found) : raised(q, spin);
+    CALL(module_unload, module);
+    return good;
+}
+
+/* --- green contexts ----------------------------------------------------------------------------------------------- */
+
+/* Work of a green context's stream, between two events of the primary context, at once and in a graph. */
+static bool green_order(asked *q, cu_stream green) {
+    cu_graph graph = NULL;
+    cu_graph_exec ready = NULL;
+    if (fill(q, q->x, 1, q->a) || fill(q, q->y, 0, q->a)) return say(q, "no fill");
+    if (join(q, q->a, green) || add(q, q->y, q->x, green) || join(q, green, q->a))
+        return say(q, "its stream does not follow one of the primary context, or is not followed");
+    if (!holds(q, q->y, 1, q->a)) return false;
+    CALL(capture_begin, q->a, CU_CAPTURE_THREAD_LOCAL);
+    if (join(q, q->a, green) || add(q, q->y, q->x, green) || join(q, green, q->a)) {
+        abandon(q);
+        return say(q, "a capture does not take its stream");
+    }
+    CALL(capture_end, q->a, &graph);
+    CALL(graph_instantiate, &ready, graph, 0);
+    CALL(graph_destroy, graph);
+    cu_result first = q->call->graph_launch(ready, q->a), second = q->call->graph_launch(ready, q->a);
+    bool good = first || second ? say(q, "the graph's runs gave %d, %d", first, second) : holds(q, q->y, 3, q->a);
+    CALL(graph_exec_destroy, ready);
+    return good;
+}
+/* The runtime probes this and does without where it fails; so what is refused is skipped, and a wrong sum is wrong. */
+static bool green(asked *q) {
+    const fcp_cuda_table *call = q->call;
+    cu_resource all = {0}, part = {0};
+    cu_resource_text text = NULL;
+    cu_green context = NULL;
+    cu_stream stream = NULL;
+    unsigned parts = 1;
+    if (!call->device_resource || !call->resource_split || !call->resource_text || !call->green_create ||
+        !call->green_destroy || !call->green_stream)
+        return say(q, "skipped: the driver has none");
+    cu_result got = call->device_resource(0, &all, CU_RESOURCE_SM);
+    if (!got) got = call->resource_split(&part, &parts, &all, NULL, 0, all.count > 1 ? all.count - 1 : 1);
+    if (got || parts != 1)
+        return say(q, "skipped: all but one of %u multiprocessors cannot be set apart: %d", all.count, (int)got);
+    if (!got) got = call->resource_text(&text, &part, 1);
+    if (!got) got = call->green_create(&context, text, 0, CU_GREEN_DEFAULT_STREAM);
+    if (got) return say(q, "skipped: none is made: %d", (int)got);
+    got = call->green_stream(&stream, context, CU_STREAM_NON_BLOCKING, 0);
+    bool good = got ? say(q, "skipped: it makes no stream: %d", (int)got) : green_order(q, stream);
+    if (stream) q->call->stream_wait(stream);
+    if (stream) q->call->stream_destroy(stream);
+    call->green_destroy(context);
+    return good;
+}
+
 /* --- several devices ---------------------------------------------------------------------------------------------- */
 
 /* A copy from another device becomes part of a graph. */
@@ -587,7 +726,8 @@ bool gpu_say(char answer[GPU_ANSWER], const char *format, ...) {
 }
 
 unsigned conformance(gpu *g, void (*tell)(void *context, const char *question, const char *answer), void *context) {
-    static const struct { const char *text; bool (*ask)(asked *q); } questions[] = {
+    static const struct { const char *text; bool (*ask)(asked *q);
+    } questions[] = {
         {"errors have the names and numbers that are expected", error_numbers},
         {"contexts: a primary one a device, current where set, needed for memory", contexts},
         {"devices say what they have", devices},
@@ -610,6 +750,10 @@ unsigned conformance(gpu *g, void (*tell)(void *context, const char *question, c
         {"capture refuses to end with a stream that did not come back", unjoined},
         {"capture refuses an event from outside", isolated},
         {"an event of a capture cannot be asked for", captured_event},
+        {"tensor maps as the runtime makes them; what is not aligned is refused", tensor_maps},
+        {"a stream writes a word behind its copies", words},
+        {"a stream writes a word while a kernel waits for it, and the copies before it are seen", words_under_a_kernel},
+        {"green contexts: events of the primary one order their streams, in a graph as well", green},
         {"copies between devices, and inside one", peers}};
     asked *q = calloc(1, sizeof *q);
     unsigned wrong = 0;

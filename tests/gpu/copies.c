@@ -1,7 +1,7 @@
 /* copies.c: copies what was found to another folder after each step, because the machine may go away at any time.
  *
  * A copy is written under a temporary name and renamed, so that a file there is whole. There are at most eight of them,
- * which is how many some places bring back.
+ * which is how many some places bring back: those that exist, in this order.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -12,8 +12,9 @@
 
 #include "tests/gpu/gpu.h"
 
-static const char *const files[] = {"GPU.md", "state", "peers", "rows.csv", "checker.txt", "profile.txt",
-                                    "profile.ncu-rep", "smoke.txt"};
+static const char *const files[] = {"GPU.md",   "state",     "peers",           "rows.csv",      "smoke.txt",
+                                    "hung.txt", "tools.txt", "profile.ncu-rep", "exception.core"};
+enum { MOST = 8 };
 
 static bool copy(const char *from, const char *to) {
     char part[1 << 14], beside[520];
@@ -36,10 +37,11 @@ void gpu_copy_out(const gpu *g) {
         fprintf(stderr, "gpu-check: cannot make '%s': %s\n", g->out, strerror(errno));
         return;
     }
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    for (size_t i = 0, count = 0; count < MOST && i < sizeof files / sizeof *files; i++) {
         snprintf(from, sizeof from, "%.470s/%s", g->folder, files[i]);
         snprintf(to, sizeof to, "%.470s/%s", g->out, files[i]);
         if (access(from, R_OK)) continue;
+        count++;
         if (!copy(from, to)) fprintf(stderr, "gpu-check: cannot write '%s'\n", to);
     }
 }

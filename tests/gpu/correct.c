@@ -126,6 +126,7 @@ bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start
                 good = run_pass(session, plan, (fcp_pass)pass, out, &again, !graph, same, why);
                 if (!good) err.message[0] = 0;
             }
+        gpu_hung(g, session, "a plan");
         fcp_session_free(session);
     }
     if (!good && err.message[0]) snprintf(why, GPU_WHY, "%.390s", err.message);
@@ -353,8 +354,13 @@ static bool check_one(gpu *g, fcp_plan *plan, const char *what, void *context) {
     if (journal_count(g->journal, "begin", key) >= journal_count(g->journal, "plan", key) + TRIES)
         snprintf(answer.why, sizeof answer.why, "began %d times, and this program ended each time", TRIES);
     else {
-        const gpu_apart apart = {.name = key, .open = true, .all = true, .most = most < left ? most : left,
-                                 .work = run_plan, .context = &one};
+        const gpu_apart apart = {.name = key,
+                                 .open = true,
+                                 .all = true,
+                                 .judged = true,
+                                 .most = most < left ? most : left,
+                                 .work = run_plan,
+                                 .context = &one};
         journal_add(g->journal, "begin", key, "");
         gpu_run_apart(g, &apart, &answer);
     }

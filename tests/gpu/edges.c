@@ -145,7 +145,11 @@ static gpu_result maxima_apart(gpu *g, void *context, gpu_answer *out) {
 
 gpu_result gpu_maxima(gpu *g, char why[GPU_WHY]) {
     gpu_answer answer = {.result = GPU_FAILED};
-    const gpu_apart apart = {.name = "edges/maxima", .open = true, .most = g->small ? 3000 : 30, .work = maxima_apart};
+    const gpu_apart apart = {.name = "edges/maxima",
+                             .open = true,
+                             .judged = true,
+                             .most = g->small ? 3000 : 45,
+                             .work = maxima_apart};
     gpu_run_apart(g, &apart, &answer);
     if (answer.result != GPU_OK) snprintf(why, GPU_WHY, "%.390s", answer.why);
     return answer.result;

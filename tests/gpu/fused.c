@@ -143,6 +143,7 @@ static bool check_fused(gpu *g, const fcp_plan *plan, const char *key, const fcp
     if (good && held) g->control->hang_at = g->control->nodes + HELD; /* something that the launch waits for */
     good = good && run_fused(g, session, plan, &shape, stages, &packed, &again, why);
     if (session && gpu_gave_up(g, session, why)) good = false;
+    gpu_hung(g, session, key);
     if (good && g->control && g->control->trouble[0]) {
         snprintf(why, GPU_WHY, "%.390s", g->control->trouble);
         good = false;
@@ -223,7 +224,7 @@ static bool do_apart(gpu *g, const char *key, int number, const char *done,
     one_case x = {key, number};
     if (journal_find(g->journal, "plan", key, rest, sizeof rest) && strcmp(rest, done) == 0) return true;
     journal_add(g->journal, "begin", key, "");
-    gpu_run_apart(g, &(gpu_apart){.name = key, .open = true, .most = g->small ? 3000 : 30, .work = work, .context = &x},
+    gpu_run_apart(g, &(gpu_apart){.name = key, .open = true, .most = g->small ? 3000 : 45, .work = work, .context = &x},
                   &answer);
     journal_reload(g->journal);
     const bool good = answer.result == GPU_OK;

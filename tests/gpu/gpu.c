@@ -116,7 +116,13 @@ fcp_code gpu_look(gpu *g, gpu_machine *out, fcp_error *err) {
 /* --- kernels ------------------------------------------------------------------------------------------------------ */
 
 bool gpu_define(const gpu *g, const char *defines, char why[GPU_WHY]) {
+    static char before[600]; /* the cache of this process before the first call */
     char cache[600];
+    const char *own = getenv("FCP_CACHE");
+    if (!*before) snprintf(before, sizeof before, "%.590s", own ? own : "");
+    if (!*defines)
+        return (!unsetenv("GPU_DEFINES") && !setenv("FCP_CACHE", before, 1)) ||
+               !snprintf(why, GPU_WHY, "out of memory");
     if (!getenv("GPU_CARRIED")) {
         snprintf(why, GPU_WHY, "FCP_NVRTC names a compiler that takes no definitions");
         return false;

@@ -106,6 +106,7 @@ typedef struct gpu_answer {
 typedef struct gpu_apart {
     const char *name;    /* for --inject */
     bool open, all;      /* it opens device 0; it sees all devices, otherwise only the first */
+    bool judged;         /* an exception of its kernels leaves a core dump; nothing is timed */
     double most;         /* seconds, after which it is ended */
     gpu_result (*work)(gpu *g, void *context, gpu_answer *out);
     void *context;
@@ -113,6 +114,17 @@ typedef struct gpu_apart {
 void gpu_run_apart(gpu *g, const gpu_apart *apart, gpu_answer *answer);
 /* Has the system end this process when `parent`, who started it, ends; ends it now if that has happened. */
 void gpu_end_with(pid_t parent);
+
+/* --- hung.c: CUDA's debugger, where there is one, writes to FOLDER/hung.txt --------------------------------------- */
+/* Where the kernels of a process are. plan: what it runs, if that is known; then also the mbarriers in shared memory. */
+void gpu_dump(const gpu *g, pid_t pid, const char *name, const fcp_plan *plan);
+/* The same of this process, if a run of the session did not end. Returns whether it did not. */
+bool gpu_hung(const gpu *g, const fcp_session *session, const char *name);
+/* In a process that has not opened the driver yet: an exception of its kernels leaves FOLDER/exception.core, unless
+ * there was one before. And any process may trace this one. */
+void gpu_may_crash(const gpu *g);
+/* What the core dump has, if there is one that has not been looked into yet. */
+void gpu_crashed(const gpu *g, const char *name);
 
 /* --- what a step returns, and rows -------------------------------------------------------------------------------- */
 extern const char *const gpu_result_names[4];
@@ -169,6 +181,7 @@ gpu_result step_smoke(gpu *g, char why[GPU_WHY]);         /* smoke.c */
 gpu_result step_checker(gpu *g, char why[GPU_WHY]);       /* tools.c */
 gpu_result step_profile(gpu *g, char why[GPU_WHY]);
 gpu_result step_shaken(gpu *g, char why[GPU_WHY]);        /* shaken.c */
+gpu_result step_waits(gpu *g, char why[GPU_WHY]);         /* waits.c */
 gpu_result step_fused(gpu *g, char why[GPU_WHY]);         /* fused.c */
 gpu_result step_variants(gpu *g, char why[GPU_WHY]);      /* variants.c */
 gpu_result step_nccl(gpu *g, char why[GPU_WHY]);
@@ -240,17 +253,24 @@ void gpu_measured_runtime(gpu *g, bool (*each)(gpu *g, const char *text, void *c
                           void *context); /* rows_runtime.c */
 void gpu_measured_pointers(gpu *g, bool (*each)(gpu *g, const char *text, void *context),
                            void *context); /* pointers.c */
-void gpu_measured_smoke(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context); /* smoke.c */
 /* Kernels with other definitions, "FK_TURNS=0 FK_OVERLAP=0": from now on this process compiles them so, with a cache of
- * their own. False: this run has no library that does that (carried.c). */
+ * their own. False: this run has no library that does that (carried.c). "" is what the program began with. */
 bool gpu_define(const gpu *g, const char *defines, char why[GPU_WHY]);
 /* Calls `each` with every program that runs with other definitions, and them. */
 typedef bool gpu_defined_call(gpu *g, const char *defines, const char *text, void *context);
+bool gpu_measured_smoke(gpu *g, gpu_defined_call *each, void *context);
+bool gpu_measured_waits(gpu *g, gpu_defined_call *each, void *context);
 bool gpu_measured_shaken(gpu *g, gpu_defined_call *each, void *context);
 bool gpu_measured_variants(gpu *g, gpu_defined_call *each, void *context);
 bool gpu_measured_fused(gpu *g, gpu_defined_call *each, void *context); /* with g->fuse as they run */
-/* shaken.c: did a wait of a session's kernels give up? Then `why` says which. */
+/* waits.c: did a wait of a session's kernels give up, or does one not end? Then `why` says which, if they were built
+ * with FK_BOUND. */
 bool gpu_gave_up(gpu *g, const fcp_session *session, char why[GPU_WHY]);
+/* tools.c: kernels that the tools look at are compiled with this option (GPU_OPTION of carried.c). These call `each` with
+ * their programs: two tiles of smoke.c, and those of gpu_profiled. */
+#define GPU_LINES "--generate-line-info"
+void gpu_measured_checked(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context);
+void gpu_measured_profiled(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context);
 /* For the tools: one tile of smoke.c, and the passes that are profiled (rows_speed.c), in this process. They return its
  * exit status. */
 int gpu_smoke_one(gpu *g, const char *name);

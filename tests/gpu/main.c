@@ -25,17 +25,19 @@
 
 enum { DONE = 0, WRONG = 1, USAGE = 2, NOTHING = 3, LEFT = 4, TRIES = 2, SLOWER = 20 };
 
-/* First what says whether kernels work at all, then what they take, then the long tests of the same, peers last. */
+/* First what says whether kernels work at all, in the order in which a wrong answer explains those behind it; then what
+ * they take and where it goes; then the long tests of the same; peers last. */
 static const gpu_step steps[] = {
     {"conformance", "the driver, question by question", step_conformance, 3, 20, true, false},
     {"ladder", "what kernels rely on, one by one", step_ladder, 3, 120, false, true},
-    {"smoke", "one tile for each kernel", step_smoke, 5, 120, false, true},
+    {"smoke", "one tile for each kernel", step_smoke, 5, 150, false, true},
     {"examples", "every example against float64", step_examples, 8, 150, true, true},
     {"edges", "sizes of heads, far logits, LSE, no tokens", step_edges, 8, 90, true, true},
     {"speed", "causal and full, 8K to 32K", step_speed, 8, 60, false, false},
     {"ceilings", "matrix rate and copy bandwidth", step_ceilings, 5, 40, false, false},
+    {"waits", "where warps wait, without a profiler", step_waits, 8, 50, false, true},
     {"design", "rates that decide how kernels are cut", step_design, 5, 40, false, false},
-    {"checker", "a memory checker on two tiles", step_checker, 20, 120, false, true},
+    {"checker", "a memory checker on two tiles", step_checker, 20, 160, false, true},
     {"profile", "a profile of the attention kernels", step_profile, 30, 150, false, true},
     {"variants", "overlap, turns and margins", step_variants, 20, 90, false, true},
     {"local", "8 ranks on one device", step_local, 8, 40, false, false},
@@ -75,8 +77,8 @@ static const char usage[] =
     "  --python    the one that has PyTorch, for peers (python3; a stand-in has peers only if this is given)\n"
     "  --prepare   makes kernels for devices of these capabilities, \"8.0 9.0 10.0\", to be carried along\n"
     "  --small     with --prepare, for tests: of the plans that are run on a stand-in\n"
-    "  --inject    for tests: fail, die, hang, stuck, kill of :STEP or of :STEP/PLAN; spoil of :smoke/NAME; held of\n"
-    "              :fused/NAME; fail, die, stop, differ of :rank-N, of the step nccl\n";
+    "  --inject    for tests: fail, die, hang, stuck, kill, gives-up of :STEP or of :STEP/PLAN; spoil of :smoke/NAME;\n"
+    "              held of :fused/NAME; fail, die, stop, differ of :rank-N, of the step nccl\n";
 
 static bool parse(int argc, char **argv, arguments *a) {
     *a = (arguments){.folder = "build/gpu", .seconds = 360};
@@ -181,6 +183,11 @@ static void note_beginning(gpu *g) {
     if (f && fgets(commit, sizeof commit, f)) commit[strcspn(commit, "\n")] = 0;
     if (f) fclose(f);
     strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", gmtime_r(&now, &t));
+    static const char *const older[] = {"hung.txt", "exception.core", "smoke.txt", "tools.txt"}; /* of another run */
+    for (size_t i = 0; i < sizeof older / sizeof *older; i++) {
+        snprintf(path, sizeof path, "%.370s/%s", g->folder, older[i]);
+        unlink(path);
+    }
     journal_add(g->journal, "begun", "commit", commit);
     journal_add(g->journal, "begun", "date", date);
 }

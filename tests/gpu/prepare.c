@@ -114,14 +114,19 @@ int gpu_prepare(gpu *g, const char *capabilities) {
             !gpu_correct_random(g, make, &c, why))
             report(&c, "plans", why);
         gpu_measured_maxima(g, make_text, &c);
-        gpu_measured_smoke(g, make_text, &c);
         gpu_measured(g, make_text, &c);
         gpu_measured_runtime(g, make_text, &c);
         gpu_measured_pointers(g, make_text, &c);
         gpu_measured_ranks(g, make_text, &c);
+        gpu_measured_smoke(g, make_defined, &c);
+        gpu_measured_waits(g, make_defined, &c);
         gpu_measured_shaken(g, make_defined, &c);
         gpu_measured_variants(g, make_defined, &c);
         gpu_measured_fused(g, make_defined, &c);
+        setenv("GPU_OPTION", GPU_LINES, 1); /* last: what the tools look at */
+        gpu_measured_checked(g, make_text, &c);
+        gpu_measured_profiled(g, make_text, &c);
+        unsetenv("GPU_OPTION");
         printf("kernels of %u plans for devices of capability %d.%d: %u failed, %.0f s\n", c.plans, major, minor,
                c.failed, fcp_clock() - begin);
         if (c.failed) status = 1;

@@ -132,7 +132,8 @@ static bool put_calibrate_rows(const gpu *g) {
 
 bool gpu_report(const gpu *g) {
     static const char *const peers[] = {"note", "fact", NULL}, *const driver[] = {"driver", NULL};
-    static const char *const plans[] = {"plan", NULL}, *const rungs[] = {"rung", NULL};
+    static const char *const plans[] = {"plan", NULL}, *const rungs[] = {"rung", NULL},
+                      *const waits[] = {"waits", NULL};
     char path[400], beside[420];
     snprintf(path, sizeof path, "%.380s/GPU.md", g->folder);
     snprintf(beside, sizeof beside, "%s.%ld", path, (long)getpid());
@@ -145,6 +146,7 @@ bool gpu_report(const gpu *g) {
           "rate measured here. Peers, and what the driver answered, are below.\n", f);
     put_rows(f, g);
     put_list(f, g->peers, "Peers, measured on this device (milliseconds; matmul in TFLOP/s)", peers);
+    put_list(f, g->journal, "Where warps wait, by their role and by what they wait for (1 % and more)", waits);
     put_list(f, g->journal, "What the driver was asked", driver);
     put_list(f, g->journal, "The ladder: what kernels rely on, one by one", rungs);
     put_list(f, g->journal, "Plans against float64: the largest error, in parts of what the judge allows", plans);

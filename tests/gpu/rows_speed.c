@@ -225,8 +225,17 @@ gpu_result step_older(gpu *g, char why[GPU_WHY]) {
 
 /* The kernels that are profiled: each pass of a causal mask once as it is, and with sums in any order, and once with
  * many PARTIAL cells. */
+static const speed_case *const profiled[] = {&plain[0], &unordered[0], &masks[0]};
+
+void gpu_measured_profiled(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context) {
+    char text[TEXT];
+    for (size_t i = 0; i < COUNT(profiled); i++) {
+        program(g, profiled[i], text);
+        if (!each(g, text, context)) return;
+    }
+}
+
 int gpu_profiled(gpu *g) {
-    const speed_case *all[] = {&plain[0], &unordered[0], &masks[0]};
     char text[TEXT], why[GPU_WHY] = "";
     fcp_error err;
     if (gpu_open(g, &err)) {
@@ -234,9 +243,9 @@ int gpu_profiled(gpu *g) {
         return 1;
     }
     bool good = true;
-    for (size_t i = 0; good && i < COUNT(all); i++) {
+    for (size_t i = 0; good && i < COUNT(profiled); i++) {
         measured m = {0};
-        program(g, all[i], text);
+        program(g, profiled[i], text);
         good = measured_open(g, text, true, &m, why); /* which runs every pass once */
         measured_close(&m);
     }

@@ -29,7 +29,8 @@ TMPDIR=$folder # ranks that are ended leave their mailbox there
 export TMPDIR
 FCP_CUDA_DRIVER=$B/standin/libcuda.so FCP_NVRTC=$B/standin/libnvrtc.so FCP_NCCL=$B/standin/libnccl.so
 FCP_NVML=$B/standin/libnvml.so FCP_CHECKER=/nowhere/checker FCP_PROFILER=/nowhere/profiler
-export FCP_CUDA_DRIVER FCP_NVRTC FCP_NCCL FCP_NVML FCP_CHECKER FCP_PROFILER
+FCP_DEBUGGER=/nowhere/cuda-gdb
+export FCP_CUDA_DRIVER FCP_NVRTC FCP_NCCL FCP_NVML FCP_CHECKER FCP_PROFILER FCP_DEBUGGER
 everything=${CHECK_LONG:-}${SAN:-} # make check tries fewer ways to go wrong
 ENOUGH=100000 # seconds: that time is up is tested where it is said, and nowhere else
 run() { # run WANTED-STATUS WHAT ARGUMENT...
@@ -143,11 +144,25 @@ tile() { # tile INJECTION WHAT-THE-STEP-SAYS
     says "a tile: $1: does not stop the next" "^plan	smoke/unordered	right" "$folder/gpu/state"
 }
 tile stuck ".* did not end within 1 s"
+says "where there is no debugger, that is said" "there is no /nowhere/cuda-gdb" "$folder/gpu/hung.txt"
+# what does not end is looked into: by its own process, if a run's time is up, and before its process is ended
+cat > "$folder/debugger" << 'EOF'
+#!/bin/sh
+echo "debugger: $*"
+EOF
+chmod +x "$folder/debugger"
+FCP_DEBUGGER=$folder/debugger
+tile stuck ".* did not end within 1 s"
+says "the debugger looks into it" "^debugger: -nx -batch -p [0-9]* .*-ex info cuda kernels .*-ex info cuda warps" \
+    "$folder/gpu/hung.txt"
+says "under its name" "^== head_dim-128 does not end: process" "$folder/gpu/hung.txt"
 tile hang "did not end within .* s, and was ended"
-if [ -n "$everything" ]; then
-    tile die "its process was ended by signal 9"
-    tile fail ".*CUDA_ERROR_LAUNCH_FAILED"
-fi
+says "the debugger looks into what is ended" "^== smoke/head_dim-128 does not end: process" "$folder/gpu/hung.txt"
+tile fail ".*CUDA_ERROR_LAUNCH_FAILED"
+says "an exception leaves a core dump, which is looked into" \
+    "^debugger: .*-ex target cudacore $folder/gpu/exception.core .*-ex info cuda warps" "$folder/gpu/hung.txt"
+[ -z "$everything" ] || tile die "its process was ended by signal 9"
+FCP_DEBUGGER=/nowhere/cuda-gdb
 
 # clock and power; results that are copied out after each step
 run 0 "a row with NVML" --again --only ceilings --out "$folder/copied"
@@ -174,13 +189,18 @@ if [ -n "$everything" ]; then
     FCP_CHECKER=$folder/tool FCP_PROFILER=$folder/tool FOUND=nothing-at-all
     export FOUND
     run 0 "a memory checker" --again --only checker --out "$folder/copied"
-    holds "checks two tiles three times" [ "$(grep -c "^tool	.*	found nothing" "$folder/gpu/state")" = 6 ]
-    holds "and what it printed is copied" cmp "$folder/gpu/checker.txt" "$folder/copied/checker.txt"
+    holds "checks two tiles four times" [ "$(grep -c "^tool	.*	found nothing" "$folder/gpu/state")" = 8 ]
+    holds "and what it printed is copied" cmp "$folder/gpu/tools.txt" "$folder/copied/tools.txt"
+    FOUND=initcheck
+    run 1 "a checker that finds a read of what nobody wrote" --again --only checker
+    says "names it" "initcheck of head_dim-128 found something: tools.txt" "$folder/out"
     FOUND=racecheck
-    run 1 "a checker that finds a race" --again --only checker
-    says "names it" "racecheck of head_dim-128 found something: checker.txt" "$folder/out"
+    run 0 "a checker that finds a race" --again --only checker
+    says "says so, as advice" "racecheck of head_dim-128 found something: tools.txt, which may be no fault" \
+        "$folder/out"
     run 0 "a profiler" --again --only profile
-    says "is told to leave the clocks alone" "clock-control none" "$folder/gpu/profile.txt"
+    says "is told to leave the clocks alone" "clock-control none" "$folder/gpu/tools.txt"
+    says "and to keep the source" "import-source yes --source-folders codegen/kernels" "$folder/gpu/tools.txt"
     FCP_CHECKER=/nowhere/checker FCP_PROFILER=/nowhere/profiler
 fi
 
@@ -277,6 +297,28 @@ holds "the page has three commands" [ "$(wc -l < "$folder/lease/commands")" = 3 
 holds "they run as they stand" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so OUT="$folder/came back" \
     sh -c 'cd "$1" && . ./commands' sh "$folder/lease"
 holds "and results come back" [ -s "$folder/came back/state" ]
+sed -n '/^for s in/,/^done/p' tests/gpu/LEASE.md | sed 's/560 560 400/0 0 0/' > "$folder/lease/all"
+env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so OUT="$folder/came back" sh -c 'cd "$1" && . ./all' sh "$folder/lease" \
+    > "$folder/out" 2>&1
+holds "the three in one command go on, one after the other" [ "$(grep -c "^time is up: run it again" "$folder/out")" = 3 ]
+# builds that watch their waits, which only the carried library makes
+carried() { # carried WANTED-STATUS WHAT ARGUMENT...
+    wanted=$1
+    what=$2
+    shift 2
+    env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" --seconds $ENOUGH --again "$@" \
+        > "$folder/out" 2>&1
+    status=$?
+    holds "$what ends with $wanted, not $status" [ $status = "$wanted" ]
+}
+carried 1 "a wait that gives up" --only smoke --inject gives-up:smoke/head_dim-128
+says "has a name, and so has what others wait for" "with bounded waits: 1 waits gave up, the first for mbarrier \"K full, \
+stage 1\" at 0x8, phase 0, in CTA 0, thread 128 (consumer 0); its CTA then waited: warps 0 to 0 (producer) for mbarrier \
+\"K free, stage 0\", 1" "$folder/gpu3/GPU.md"
+says "the other tile is right, in both builds" "^plan	smoke/unordered	right" "$folder/gpu3/state"
+carried 0 "counting waits" --only waits
+says "what roles wait for is on the page" \
+    "forward, consumer 1: mbarrier \"K full, stage 0\": 10.0 % of its time, .*(not real)" "$folder/gpu3/GPU.md"
 # All steps once more, with those kernels alone: the first run has shown what they do to a sanitizer
 if [ -n "${CHECK_LONG:-}" ]; then
     holds "and carried along" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" \

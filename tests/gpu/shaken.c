@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda/cuda.h"
 #include "runtime/judge/packed.h"
 #include "tests/gpu/gpu.h"
 
@@ -37,25 +36,6 @@ bool gpu_measured_shaken(gpu *g, gpu_defined_call *each, void *context) {
         if (!each(g, DEFINES, text, context)) return false;
     }
     return true;
-}
-
-bool gpu_gave_up(gpu *g, const fcp_session *session, char why[GPU_WHY]) {
-    const fcp_cuda_session *s = (const fcp_cuda_session *)(const void *)session;
-    for (int pass = 0; pass < FCP_PASSES; pass++) {
-        uint32_t x[6] = {0};
-        cu_ptr at = 0;
-        size_t size = 0;
-        cu_module module = s->devices[0].modules[pass];
-        if (!g->more.module_global || !module || g->more.module_global(&at, &size, module, "fk_gave_up") ||
-            size != sizeof x || g->cuda->call.copy_out(x, at, sizeof x, g->stream) ||
-            g->cuda->call.stream_wait(g->stream) || !x[0])
-            continue;
-        snprintf(why, GPU_WHY, "%u waits gave up, the first for the %s at %#x, %s %u, in block %u, thread %u", x[0],
-                 x[1] == 1 ? "barrier" : x[1] == 2 ? "turn" : "arrival", x[2],
-                 x[1] == 1 ? "phase" : "number", x[3], x[4], x[5]);
-        return true;
-    }
-    return false;
 }
 
 static bool run_all(fcp_session *session, const fcp_plan *plan, fcp_packed *packed, char why[GPU_WHY]) {
@@ -97,6 +77,7 @@ static bool shake(gpu *g, const fcp_plan *plan, char why[GPU_WHY]) {
         if (good && run) good = same_bits(&shape, &first, &again, run + 1, why);
     }
     if (session && gpu_gave_up(g, session, why)) good = false;
+    gpu_hung(g, session, "shaken");
     fcp_session_free(session);
     if (g->control) g->control->plan = NULL;
     fcp_packed_free(&first);
@@ -124,8 +105,14 @@ gpu_result step_shaken(gpu *g, char why[GPU_WHY]) {
         gpu_answer answer;
         snprintf(key, sizeof key, "shaken/%d", i);
         journal_add(g->journal, "begin", key, "");
-        gpu_run_apart(g, &(gpu_apart){.name = key, .open = true, .most = g->small ? 3000 : 25, .work = shake_apart,
-                                      .context = &i}, &answer);
+        gpu_run_apart(g,
+                      &(gpu_apart){.name = key,
+                                   .open = true,
+                                   .judged = true,
+                                   .most = g->small ? 3000 : 40,
+                                   .work = shake_apart,
+                                   .context = &i},
+                      &answer);
         journal_add(g->journal, "plan", key, answer.result == GPU_OK ? "right" : answer.why);
         right += answer.result == GPU_OK;
         if (answer.result != GPU_OK) snprintf(why, GPU_WHY, "plan %d: %.400s", i, answer.why);

@@ -5,7 +5,12 @@
  * has a character for a part: '.' where its largest error is allowed, a digit n where that is up to 10^n times what
  * is allowed, '*' beyond that, and 'n' where there is a NaN. Lines are rows.
  *
- * Each kernel runs in a process of its own. `--smoke NAME` runs one of them in this process, for the tools of tools.c.
+ * Each kernel runs in a process of its own, in two builds. The first one's waits have a bound: where one would never
+ * end, it gives up and says which it was, within a second, and the device is not held. Only if that build is right, the
+ * ordinary one runs. If that does not end, the debugger says where it is (hung.c). A pair costs little more than one,
+ * since most of the time is that of opening the device.
+ *
+ * `--smoke NAME` runs the ordinary build of one of them in this process, for the tools of tools.c.
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +23,8 @@
 #include "runtime/plan/plan.h"
 #include "tests/gpu/gpu.h"
 
+#define BOUNDED "FK_BOUND=200000000" /* nanoseconds; a tile takes some thousand */
+enum { HANGS_S = 5 };                /* how long the ordinary build may take */
 enum { ALL = (1 << FCP_TENSORS) - 1, TEXT = 500, PARTS = 8, MAP = PARTS * (PARTS + 1), SEED = 11 };
 
 /* On a stand-in there is one set of kernels, and head_dim is 16. */
@@ -48,12 +55,21 @@ static void program(const gpu *g, const struct smoke_case *c, char text[TEXT]) {
              g->small ? 16 : c->head_dim, g->small ? 16 : c->value_dim, c->more);
 }
 
-void gpu_measured_smoke(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context) {
+bool gpu_measured_smoke(gpu *g, gpu_defined_call *each, void *context) {
     char text[TEXT];
-    bool more = true;
-    for (int i = 0; more && i < CASES; i++) {
+    for (int i = 0; i < CASES; i++) {
         program(g, &cases[i], text);
-        more = cases[i].older || each(g, text, context);
+        if (!cases[i].older && !(each(g, "", text, context) && each(g, BOUNDED, text, context))) return false;
+    }
+    return true;
+}
+
+void gpu_measured_checked(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context) {
+    char text[TEXT];
+    for (int i = 0; i < CASES; i++) {
+        if (!cases[i].standin) continue; /* the two that tools.c names */
+        program(g, &cases[i], text);
+        if (!each(g, text, context)) return;
     }
 }
 
@@ -148,7 +164,7 @@ static bool judge_tile(gpu *g, const fcp_plan *plan, const fcp_shape *shape, fcp
     return false;
 }
 
-/* Runs both passes once, stream by stream, and judges them. */
+/* Runs both passes once, stream by stream, and judges them. Waits that gave up, and what does not end, are said. */
 static bool run_tile(gpu *g, const struct smoke_case *c, char why[GPU_WHY]) {
     char text[TEXT];
     fcp_shape shape;
@@ -171,6 +187,8 @@ static bool run_tile(gpu *g, const struct smoke_case *c, char why[GPU_WHY]) {
     for (int pass = 0; good && pass < FCP_PASSES; pass++)
         good = !fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err);
     if (!good) snprintf(why, GPU_WHY, "%.390s", err.message);
+    if (session && gpu_gave_up(g, session, why)) good = false;
+    gpu_hung(g, session, c->name);
     fcp_session_free(session);
     good = good && judge_tile(g, plan, &shape, &packed, c->name, why);
     if (g->control) g->control->plan = NULL;
@@ -179,8 +197,19 @@ static bool run_tile(gpu *g, const struct smoke_case *c, char why[GPU_WHY]) {
     return good;
 }
 
+/* Both builds. Without a compiler that takes definitions there is the ordinary one alone. */
 static gpu_result run_apart(gpu *g, void *context, gpu_answer *out) {
-    return run_tile(g, context, out->why) ? GPU_OK : GPU_FAILED;
+    char why[GPU_WHY];
+    if (!g->small && g->timeout_s > HANGS_S) g->timeout_s = HANGS_S;
+    const bool bounded = gpu_define(g, BOUNDED, why);
+    if (bounded && !run_tile(g, context, why)) {
+        snprintf(out->why, GPU_WHY, "with bounded waits: %.1100s", why);
+        return GPU_FAILED;
+    }
+    if (bounded && !gpu_define(g, "", out->why)) return GPU_FAILED;
+    if (run_tile(g, context, why)) return GPU_OK;
+    snprintf(out->why, GPU_WHY, "%s%.1100s", bounded ? "with bounded waits right; " : "", why);
+    return GPU_FAILED;
 }
 
 static bool is_here(const gpu *g, const struct smoke_case *c) {
@@ -195,7 +224,11 @@ gpu_result step_smoke(gpu *g, char why[GPU_WHY]) {
         gpu_answer answer;
         if (!is_here(g, &cases[i])) continue;
         snprintf(key, sizeof key, "smoke/%s", cases[i].name);
-        const gpu_apart apart = {.name = key, .open = true, .most = g->small ? 3000 : 30, .work = run_apart,
+        const gpu_apart apart = {.name = key,
+                                 .open = true,
+                                 .judged = true,
+                                 .most = g->small ? 3000 : 30,
+                                 .work = run_apart,
                                  .context = (void *)(uintptr_t)&cases[i]};
         journal_add(g->journal, "begin", key, "");
         gpu_run_apart(g, &apart, &answer);

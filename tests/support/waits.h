@@ -39,8 +39,7 @@ static inline void wait_name(const wait_names *n, uint32_t what, char out[WAIT_N
     else if (what < FK_WAIT_MBARRIER && wait_part(n->barriers, what, name))
         snprintf(out, WAIT_NAME, "named barrier %u, \"%.50s\"", what, name);
     else if (what < FK_WAIT_MBARRIER) snprintf(out, WAIT_NAME, "named barrier %u", what);
-    else if (n->first && wait_part(n->mbarriers, mbarrier, name))
-        snprintf(out, WAIT_NAME, "mbarrier \"%.60s\"", name);
+    else if (n->first && wait_part(n->mbarriers, mbarrier, name)) snprintf(out, WAIT_NAME, "mbarrier \"%.60s\"", name);
     else snprintf(out, WAIT_NAME, "mbarrier %u", mbarrier);
 }
 

@@ -29,8 +29,16 @@ allocation *allocation_of(uint64_t address) {
     return NULL;
 }
 
+/* What the driver does when a kernel has an exception. */
+static void leave_core(void) {
+    const char *path = getenv("CUDA_COREDUMP_FILE"), *on = getenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION");
+    FILE *f = path && on && *on == '1' ? fopen(path, "wxe") : NULL;
+    if (f) fclose(f);
+}
+
 bool injected(void) {
     control.calls++;
+    if (control.fail_at && control.breaks && control.calls == control.fail_at) leave_core();
     return control.fail_at && (control.breaks ? control.calls >= control.fail_at : control.calls == control.fail_at);
 }
 

@@ -114,11 +114,12 @@ API cuModuleLoadData(cu_module *out, const void *image) {
     if (!current || (!probe && sscanf(image, form, &head_dim, &value_dim, &bf16, &score) != 4))
         return CU_ERROR_INVALID_VALUE;
     *out = calloc(1, sizeof **out);
-    **out = (struct cu_module_){current, head_dim, value_dim, bf16, score, strdup(image), NULL};
+    **out = (struct cu_module_){current, head_dim, value_dim, bf16, score, strdup(image), NULL, {0}};
     control.live++;
     return CU_SUCCESS;
 }
 API cuModuleUnload(cu_module m) {
+    module_waits_end(m);
     while (m->functions) {
         cu_function f = m->functions;
         m->functions = f->next;

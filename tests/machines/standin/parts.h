@@ -39,12 +39,14 @@ struct cu_event_ {
     long tick; /* when it was recorded; 0: not yet */
     long graphs; /* how many nodes of graphs record it or wait for it */
 };
+enum { MODULE_WAITS = 6 };
 struct cu_module_ {
     cu_context context;
     uint32_t head_dim, value_dim;
     bool bf16, score;
     const char *text;
     struct cu_function_ *functions;
+    cu_ptr waits[MODULE_WAITS]; /* variables that were asked for (globals.c) */
 };
 struct cu_function_ {
     cu_module module;

@@ -49,7 +49,10 @@ typedef struct standin {
     uint64_t seed;
     long fail_at;        /* the call with this number, counted by `calls`, returns fail_with; 0: none */
     int fail_with;
-    bool breaks;         /* every call after it fails too, as if the context were lost */
+    /* Every call after it fails too, as if the context were lost. The first writes the file that CUDA_COREDUMP_FILE
+     * names, as the driver does after an exception. */
+    bool breaks;
+    bool gives_up;       /* kernels built with FK_BOUND say that a wait gave up */
     bool stall;          /* no node runs */
     /* So many nodes may wait. A call that adds one more waits for the devices, and if those do not get on, that is
      * trouble. 0: no limit. */

@@ -22,6 +22,9 @@ cu_result stream_find(cu_stream *s);
 static inline bool in_capture(cu_stream s) { return capture_origin && s->capture == captured.id; }
 static inline uint32_t node_of(const store *s, ref r) { return r.store == s->id ? r.node : 0; }
 
+/* globals.c: frees what a module's variables take. */
+void module_waits_end(cu_module m);
+
 #define API cu_result
 /* Every call that can fail begins with one of these; with ENTER_OUTSIDE if it is refused during a capture. They
  * return. */
@@ -95,6 +98,7 @@ API cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *base, const
                            int swizzle, int promotion, int fill);
 API cuModuleLoadData(cu_module *out, const void *image);
 API cuModuleUnload(cu_module m);
+API cuModuleGetGlobal_v2(cu_ptr *out, size_t *size, cu_module m, const char *name);
 API cuModuleGetFunction(cu_function *out, cu_module m, const char *name);
 API cuFuncGetAttribute(int *out, int which, cu_function f);
 API cuFuncSetAttribute(cu_function f, int which, int value);
