@@ -75,8 +75,8 @@ static bool declare(sema *s, const mask *m, const definition *def, const char *n
                    m->score ? "score" : "mask");
         if (variable == VARIABLE_S) diag_hint(s->d, "s is the scaled logit of query and key; call this something else");
         else if (builtin >= MASK_BUILTINS)
-            diag_hint(s->d,
-                      "exp, exp2, log, log2, tanh, sqrt and floor are functions of scores; call this something else");
+            diag_hint(s->d, "exp, exp2, log, log2, tanh, tanh_approx, sqrt and floor are functions of scores; "
+                            "call this something else");
         else if (variable >= 0 && !target && !def)
             diag_hint(s->d, "q, k, n and h are known without being parameters: leave it out");
         else if (variable >= 0)
