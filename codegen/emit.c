@@ -418,6 +418,7 @@ static void say_node(printer *p, uint32_t i) {
     case MC_LOG_F: say(p, "logf(%s)", p->operand[0]); return;
     case MC_LOG2_F: say(p, "log2f(%s)", p->operand[0]); return;
     case MC_TANH_F: say(p, "fk_tanh(%s)", p->operand[0]); return;
+    case MC_TANH_APPROX_F: say(p, "fk_tanh_approx(%s)", p->operand[0]); return;
     case MC_OP_COUNT: break;
     }
 }

@@ -13,9 +13,9 @@
  *   fk_below32(x)             the bits, numbered in the same way, of the columns 0, 1, 8, 9, ... that are below x
  *                             (fk_below64: x has 64 bits)
  *
- * fk_score and fk_slope are printed if there is a score. The text then calls fk_exp2, fk_fma and fk_reciprocal. fk_part
- * and fk_place are printed if the program has reads, and FK_READS is how many. fk_keys is printed if a query sees one
- * or two intervals (spans.h), and FK_KEY_SPANS is then 1; fk_queries and FK_QUERY_SPANS likewise.
+ * fk_score and fk_slope are printed if there is a score. The text then calls fk_exp2, fk_fma, fk_reciprocal and
+ * fk_tanh_approx. fk_part and fk_place are printed if the program has reads, and FK_READS is how many. fk_keys is
+ * printed if a query sees one or two intervals (spans.h), and FK_KEY_SPANS is then 1; fk_queries and FK_QUERY_SPANS likewise.
  *
  * They all have the total meaning of mask/code.h (every pair has a result, also where numbers overflow), with reals as
  * float. The text is both C11 and CUDA C++; abi.h must stand before it, and FK_DEVICE must be defined. Of a plan the

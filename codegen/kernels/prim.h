@@ -92,6 +92,7 @@ FK_PRIMITIVE(void, fk_unpack_fp16, (float out[2], fk_u32 x))
 FK_PRIMITIVE(float, fk_exp2, (float x))
 FK_PRIMITIVE(float, fk_log2, (float x))
 FK_PRIMITIVE(float, fk_reciprocal, (float x)) /* 1 / x, within an ulp; 0 for infinities */
+FK_PRIMITIVE(float, fk_tanh_approx, (float x))  /* tanh x, off by at most 2^-11 of itself */
 FK_PRIMITIVE(float, fk_max, (float a, float b)) /* if one is NaN, the other */
 FK_PRIMITIVE(float, fk_fma, (float a, float b, float c))
 /* a b, and a + b, each rounded on its own. Of an ordinary product and sum a compiler may make one instruction, which

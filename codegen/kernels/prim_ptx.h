@@ -320,12 +320,13 @@ FK_DEVICE void fk_unpack_fp16(float out[2], fk_u32 x) {
 #define FK_APPROXIMATE(name, ptx)                                                                                      \
     FK_DEVICE float name(float x) {                                                                                    \
         float y;                                                                                                       \
-        asm(ptx ".approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));                                                         \
+        asm(ptx ".f32 %0, %1;" : "=f"(y) : "f"(x));                                                                    \
         return y;                                                                                                      \
     }
-FK_APPROXIMATE(fk_exp2, "ex2")
-FK_APPROXIMATE(fk_log2, "lg2")
-FK_APPROXIMATE(fk_reciprocal, "rcp")
+FK_APPROXIMATE(fk_exp2, "ex2.approx.ftz")
+FK_APPROXIMATE(fk_log2, "lg2.approx.ftz")
+FK_APPROXIMATE(fk_reciprocal, "rcp.approx.ftz")
+FK_APPROXIMATE(fk_tanh_approx, "tanh.approx")
 #undef FK_APPROXIMATE
 FK_DEVICE float fk_max(float a, float b) {
     float y;

@@ -350,7 +350,8 @@ static bool exact_value(mc_op op, double x, double *out) {
         if (!(x > 0) || frexp(x, &power) != 0.5) return false;
         *out = power - 1;
         return true;
-    case MC_TANH_F: *out = x; return x == 0;
+    case MC_TANH_F:
+    case MC_TANH_APPROX_F: *out = x; return x == 0;
     default: return false;
     }
 }

@@ -122,7 +122,8 @@ static inline int64_t node_value(const mc_node *node, const mc_env *env, const m
     case MC_EXP2_F: return mc_real_bits(exp2(mc_real(v[node->a])));
     case MC_LOG_F: return mc_real_bits(log(mc_real(v[node->a])));
     case MC_LOG2_F: return mc_real_bits(log2(mc_real(v[node->a])));
-    case MC_TANH_F: return mc_real_bits(tanh(mc_real(v[node->a])));
+    case MC_TANH_F:
+    case MC_TANH_APPROX_F: return mc_real_bits(tanh(mc_real(v[node->a])));
     case MC_OP_COUNT: break;
     }
     return 0;

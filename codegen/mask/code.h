@@ -86,7 +86,8 @@
     X(IF_F, "selectf", 3, 'f', "bff", 0)                                                                               \
     X(LOAD_F, "loadf", 1, 'f', "i", 1) /* as LOAD, of an array of reals */                                             \
     X(LOAD2_F, "load2f", 2, 'f', "ii", 1)                                                                              \
-    X(LOAD3_F, "load3f", 3, 'f', "iii", 1)
+    X(LOAD3_F, "load3f", 3, 'f', "iii", 1)                                                                             \
+    X(TANH_APPROX_F, "tanh_approxf", 1, 'f', "f", 0) /* tanh, which GPUs may compute to 2^-11 of itself */
 
 typedef enum mc_op {
 #define X(id, name, arity, type, args, faults) MC_##id,

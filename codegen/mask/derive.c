@@ -165,6 +165,7 @@ static slope rule(deriving *d, const mc_node *x, uint32_t i, const slope *of) {
     case MC_LOG_F: return divided(d, a, x->a);
     case MC_LOG2_F: return divided(d, divided(d, a, constant(d, ln2)), x->a);
     case MC_TANH_F:
+    case MC_TANH_APPROX_F:
         if (a.zero) return a;
         square = emit(d, MC_MUL_F, i, i, MC_NONE);
         return times(d, a, emit(d, MC_SUB_F, constant(d, 1), square, MC_NONE));

@@ -489,7 +489,8 @@ FCP_CLONES static void real_row(const rows *r, const mc_node *node, float *restr
     case MC_EXP2_F: ROW(mc_fast_exp2(x[j])) break;
     case MC_LOG_F: ROW(mc_fast_log(x[j])) break;
     case MC_LOG2_F: ROW(mc_fast_log2(x[j])) break;
-    case MC_TANH_F: ROW(mc_fast_tanh(x[j])) break;
+    case MC_TANH_F:
+    case MC_TANH_APPROX_F: ROW(mc_fast_tanh(x[j])) break;
     default: break;
     }
 }

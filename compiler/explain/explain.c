@@ -247,7 +247,8 @@ static known real_function(uint32_t which, double x) {
     case BUILTIN_EXP2: return real(exp2(x));
     case BUILTIN_LOG: return real(log(x));
     case BUILTIN_LOG2: return real(log2(x));
-    case BUILTIN_TANH: return real(tanh(x));
+    case BUILTIN_TANH:
+    case BUILTIN_TANH_APPROX: return real(tanh(x));
     case BUILTIN_SQRT: return real(sqrt(x));
     default: return real(floor(x));
     }

@@ -77,7 +77,8 @@ void score_finite(sema *s, const expr *e, mc_op op, uint32_t node, uint32_t a, u
     case MC_EXP2_F: finite = x < 1024; break;
     case MC_LOG_F:
     case MC_LOG2_F: finite = x > 0; break;
-    case MC_TANH_F: finite = true; break;
+    case MC_TANH_F:
+    case MC_TANH_APPROX_F: finite = true; break;
     case MC_MUL_F: finite = isfinite(x * y); break;
     case MC_DIV_F: finite = isfinite(x / y); break; /* of 1.0 / 8.0, the node is a product */
     default: finite = nodes[node].op != op; break;
@@ -199,8 +200,9 @@ static value extreme(sema *s, expr *e, value a, value b, expr *last) {
 
 value score_builtin(sema *s, expr *e, const frame *f, uint32_t guard) {
     static const mc_op reals[SCORE_BUILTINS] = {
-        [BUILTIN_EXP] = MC_EXP_F,   [BUILTIN_EXP2] = MC_EXP2_F, [BUILTIN_LOG] = MC_LOG_F,    [BUILTIN_LOG2] = MC_LOG2_F,
-        [BUILTIN_TANH] = MC_TANH_F, [BUILTIN_SQRT] = MC_SQRT_F, [BUILTIN_FLOOR] = MC_FLOOR_F};
+        [BUILTIN_EXP] = MC_EXP_F,   [BUILTIN_EXP2] = MC_EXP2_F,  [BUILTIN_LOG] = MC_LOG_F,
+        [BUILTIN_LOG2] = MC_LOG2_F, [BUILTIN_TANH] = MC_TANH_F,  [BUILTIN_TANH_APPROX] = MC_TANH_APPROX_F,
+        [BUILTIN_SQRT] = MC_SQRT_F, [BUILTIN_FLOOR] = MC_FLOOR_F};
     bool is_real = e->index >= MASK_BUILTINS, is_exact = e->index == BUILTIN_EXACT;
     bool one = is_real || e->index == BUILTIN_ABS;
     const value unknown = {is_real ? TYPE_REAL : is_exact ? TYPE_INT : TYPE_ANY, 0};

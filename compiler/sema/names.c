@@ -75,8 +75,8 @@ static bool declare(sema *s, const mask *m, const definition *def, const char *n
                    m->score ? "score" : "mask");
         if (variable == VARIABLE_S) diag_hint(s->d, "s is the scaled logit of query and key; call this something else");
         else if (builtin >= MASK_BUILTINS)
-            diag_hint(s->d,
-                      "exp, exp2, log, log2, tanh, sqrt and floor are functions of scores; call this something else");
+            diag_hint(s->d, "exp, exp2, log, log2, tanh, tanh_approx, sqrt and floor are functions of scores; "
+                            "call this something else");
         else if (variable >= 0 && !target && !def)
             diag_hint(s->d, "q, k, n and h are known without being parameters: leave it out");
         else if (variable >= 0)
@@ -384,8 +384,8 @@ static bool has_variables(const mask *m) {
 bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **out) {
     bool good = true;
     for (uint32_t i = 0; i <= m->param_count; i++) out[i] = NULL;
-    const arg *place = m->params; /* the parameter in the place of the argument */
-    for (const arg *a = args; a; a = a->next, place = place ? place->next : NULL) {
+    const arg *place = m->params; /* the parameter in the place of the argument; s and the like have none */
+    for (const arg *a = args; a; a = a->next) {
         if (!a->name) {
             diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "%s are called with named arguments",
                        m->score ? "scores" : "masks");
@@ -393,15 +393,18 @@ bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **ou
                 a->value->kind == EXPR_NAME
                     ? words_find(words_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, a->value->name)
                     : -1;
+            const arg *taken = place;
+            if (known < 0 && place) place = place->next;
             if (known >= 0 && m->params)
                 diag_hint(s->d, "every %s knows %s; '%s' takes %s", m->score ? "score" : "mask", a->value->name,
                           m->name, m->params->name);
-            else if (place) hint_named(s, m, place, a->value);
+            else if (taken) hint_named(s, m, taken, a->value);
             else if (m->params) hint_params(s, m);
             else diag_hint(s->d, "'%s' has no parameters: write %s, without parentheses", m->name, m->name);
             good = false;
             continue;
         }
+        if (place) place = place->next;
         uint32_t i = 0;
         const arg *p = m->params;
         while (p && strcmp(p->name, a->name)) p = p->next, i++;

@@ -135,8 +135,8 @@ extern const char *const words_variables[SCORE_VARIABLES];
 /* The functions of masks and scores, then those of scores alone. */
 enum { BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, BUILTIN_EXACT, BUILTIN_RUN, BUILTIN_RECT, BUILTIN_SLICES,
        MASK_BUILTINS,
-       BUILTIN_EXP = MASK_BUILTINS, BUILTIN_EXP2, BUILTIN_LOG, BUILTIN_LOG2, BUILTIN_TANH, BUILTIN_SQRT, BUILTIN_FLOOR,
-       SCORE_BUILTINS };
+       BUILTIN_EXP = MASK_BUILTINS, BUILTIN_EXP2, BUILTIN_LOG, BUILTIN_LOG2, BUILTIN_TANH,
+       BUILTIN_TANH_APPROX, BUILTIN_SQRT, BUILTIN_FLOOR, SCORE_BUILTINS };
 extern const char *const words_functions[SCORE_BUILTINS];
 /* What makes the values of lengths, fields, tables, slices and sinks: file("..."), lognormal(...), given(...),
  * cumulative([...]). */

@@ -62,6 +62,16 @@ bool check_slope(mc_code score, uint32_t by, mc_code *out);
  * if the score has none of these. out->nodes is malloc'd. False: out of memory. */
 bool check_rough(mc_code score, mc_code *out);
 
+/* A score, or a derivative of it, as approximate functions (tanh_approx) may make it: for each of them code in which it
+ * gives 1 + 2^-11, and 1 - 2^-11, of what it should. */
+typedef struct check_coarse_code {
+    mc_code *up, *down; /* [count]; malloc'd, as are their nodes */
+    uint32_t count;     /* of approximate functions */
+} check_coarse_code;
+/* False: out of memory. The caller frees it in any case. */
+bool check_coarse(mc_code code, check_coarse_code *out);
+void check_coarse_free(check_coarse_code *code);
+
 enum { CHECK_RUN = 32 }; /* rows of a run, at most */
 
 typedef struct check_sample {
@@ -76,6 +86,7 @@ bool check_sample_choose(const fcp_plan *plan, unsigned passes, double work, che
 /* A place in the score that reads a table of reals. */
 typedef struct check_read {
     mc_code part;   /* the score's derivative by what is read there, which the judge makes; malloc'd */
+    check_coarse_code coarse; /* the same with approximate functions */
     mc_code load;   /* the score up to the read */
     uint64_t first; /* where the table begins among all tables */
 } check_read;
@@ -85,7 +96,7 @@ typedef struct check_read {
 typedef struct check_element {
     double value;              /* by the definition */
     float naive;               /* by the naive computation */
-    double squares, flat, one; /* as struct allowed has them */
+    double squares, whole, flat, one; /* as struct allowed has them */
     double row_value,
         row_share; /* of the row that is added up: of its pairs, and of these pairs' P times the derivative */
     bool touched, in_row;
@@ -106,6 +117,7 @@ typedef struct check_run {
     const check_sample *sample; /* NULL: all rows */
     mc_code slope;            /* of the score, derived by the judge */
     mc_code rough;            /* see check_rough */
+    check_coarse_code coarse_score, coarse_slope; /* see check_coarse; of GPUs alone */
     check_read *reads;        /* of tables whose gradients are judged */
     uint32_t read_count;      /* 0: none are */
     bool backward;

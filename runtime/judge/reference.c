@@ -108,14 +108,20 @@ static fcp_code run_all(check_run *run, unsigned threads, fcp_error *err) {
     return run->code == FCP_OK ? FCP_OK : fcp_fail(err, run->code, "out of memory for the reference");
 }
 
-/* The slope is for gradients alone; what is rough, for what is allowed. */
+/* The slope is for gradients alone; what is rough or coarse, for what is allowed. The host computes exact functions, so
+ * only dtypes with kernels have what is coarse. */
 static bool derive_score(check_run *run, bool judged) {
     const mc_code score = {run->plan->score, (uint32_t)run->plan->score_count};
-    return (!run->backward || check_slope(score, MC_NONE, &run->slope)) && (!judged || check_rough(score, &run->rough));
+    if (run->backward && !check_slope(score, MC_NONE, &run->slope)) return false;
+    if (judged && !check_rough(score, &run->rough)) return false;
+    return !judged || run->shape.dtype == FCP_FP32 ||
+           (check_coarse(score, &run->coarse_score) && check_coarse(run->slope, &run->coarse_slope));
 }
 static void free_scores(check_run *run) {
     free((mc_node *)(uintptr_t)run->slope.nodes);
     free((mc_node *)(uintptr_t)run->rough.nodes);
+    check_coarse_free(&run->coarse_score);
+    check_coarse_free(&run->coarse_slope);
 }
 
 /* The tensors that are read, `needed` (a bit per fcp_tensor), must be there. */

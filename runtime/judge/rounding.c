@@ -384,6 +384,7 @@ void check_bound_forward(struct task *t) {
         r->lse = r->pair + 3 * UNIT * fabs(lse);
     }
     if (s->wants_rows) gather_squares(s, b, t->weight, b->v, s->vd, t->squares_o);
+    if (t->p_whole) check_coarse_forward(t);
 }
 
 /* The most that a sum may be off whose terms are rounded by up to x each: of all x, and of all x^2. */
@@ -502,12 +503,14 @@ void check_bound_backward(struct task *t) {
                 t->weight[i * s->n + j] = check_live_pair(t, i, j) ? gradient_square(t, i, j) : 0;
     if (s->wants_rows) gather_squares(s, b, t->weight, b->k, s->d, t->squares_q);
     if (s->wants_keys) check_exact_scatter(s, t->weight, t->q2, s->d, t->squares_k);
+    if (t->p_whole) check_coarse_backward(t);
 }
 
 void check_bound_arguments(struct task *t) {
     open_bounds(t);
     if (t->strip.score.count) bound_scores(t);
     else bound_logits(t);
+    if (t->p_whole) check_coarse_arguments(t, t->weight);
     memcpy(t->weight, t->exact.p, t->strip.rows * t->strip.n * sizeof *t->weight);
 }
 

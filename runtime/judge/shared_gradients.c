@@ -41,14 +41,18 @@ bool check_reads_make(check_run *run) {
         check_read *read = &run->reads[run->read_count];
         if (!reads_table(plan, &score.nodes[i], &read->first)) continue;
         read->load = (mc_code){score.nodes, i + 1};
-        if (!check_slope(score, i, &read->part)) return false;
         run->read_count++;
+        if (!check_slope(score, i, &read->part)) return false;
+        if (run->shape.dtype != FCP_FP32 && !check_coarse(read->part, &read->coarse)) return false;
     }
     return true;
 }
 
 void check_reads_free(check_run *run) {
-    for (uint32_t i = 0; i < run->read_count; i++) free((mc_node *)(uintptr_t)run->reads[i].part.nodes);
+    for (uint32_t i = 0; i < run->read_count; i++) {
+        free((mc_node *)(uintptr_t)run->reads[i].part.nodes);
+        check_coarse_free(&run->reads[i].coarse);
+    }
     free(run->reads);
 }
 
@@ -81,6 +85,7 @@ void check_tables_move(check_tables *task, check_tables *run) {
         to->value += from->value;
         to->naive += from->naive;
         to->squares += from->squares;
+        to->whole += from->whole;
         to->flat += from->flat;
         to->one = fmax(to->one, from->one);
         *from = (check_element){0};
@@ -105,6 +110,7 @@ static void add_row(check_tables *tables, const struct row_bounds *r) {
 /* A read, for a row and the keys of a tile. */
 struct read_values {
     double part[TILE], off[TILE]; /* the score's derivative by what is read, and what that is off by */
+    double whole[TILE];           /* the same because of approximate functions */
     float naive[TILE];
     uint32_t place[TILE]; /* of the element in its table; MC_NONE: there is none */
 };
@@ -129,6 +135,7 @@ static void evaluate(const struct task *t, const check_read *read, uint32_t i, s
         out->off[j] = fmax(fabs(up[j] - x), fabs(down[j] - x)) + units * (1 + fabs(x));
         if (isfinite(out->naive[j])) out->off[j] += 2 * fabs((double)out->naive[j] - x);
     }
+    check_coarse_off(s, read->part, &read->coarse, i, tile, logits, out->whole);
     const mc_tile pairs = {.q = s->env->q_first + (int64_t)(s->row + i),
                            .k = (int64_t)(s->key + tile.key),
                            .h = s->head,
@@ -156,6 +163,7 @@ static void add_pairs(struct task *t, const check_read *read, uint32_t i, struct
         e->row_share += share;
         if (naive != 0) e->naive += naive * (t->naive.p[at] - naive_centre) * x->naive[j];
         e->squares += off.squares;
+        if (t->p_whole) e->whole += check_coarse_pair(t, i, key, fabs(x->part[j]), x->whole[j], 1);
         e->flat += off.lost + t->run->wire_state * off.all;
         e->one = fmax(e->one, off.one);
     }
@@ -204,7 +212,7 @@ void check_tables_judge(const check_run *run, fcp_check_report *report) {
     measure found = {0};
     for (uint64_t i = 0; i < numbers; i++) {
         const check_element *e = &run->tables.elements[i];
-        judge_number(&found, i, run->in->d_table[i], (double)e->naive, e->value, sqrt(e->squares),
+        judge_number(&found, i, run->in->d_table[i], (double)e->naive, e->value, sqrt(e->squares) + e->whole,
                      e->flat + relative * fabs(e->value), e->one);
     }
     measure_report(&found, FCP_CHECK_DTABLE, report);

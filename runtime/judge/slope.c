@@ -92,6 +92,7 @@ static uint32_t rule(duals *d, const mc_node *x, uint32_t i, uint32_t da, uint32
     case MC_LOG_F: return combine(d, MC_DIV_F, da, x->a);
     case MC_LOG2_F: return combine(d, MC_DIV_F, da, add(d, MC_MUL_F, d->ln2, x->a, MC_NONE));
     case MC_TANH_F:
+    case MC_TANH_APPROX_F:
         left = add(d, MC_MUL_F, i, i, MC_NONE);
         return combine(d, MC_MUL_F, da, add(d, MC_SUB_F, d->one, left, MC_NONE));
     default: return MC_NONE; /* a floor */
@@ -153,23 +154,21 @@ static bool is_rough(uint32_t op) {
     }
 }
 
-bool check_rough(mc_code score, mc_code *out) {
-    uint32_t functions = 0;
+/* Copies code, with the marked nodes times `factor`. */
+static bool scale_nodes(mc_code code, const bool *marked, double factor, mc_code *out) {
+    mc_node *nodes = malloc((2 * (size_t)code.count + 1) * sizeof *nodes);
+    uint32_t *number_of = malloc((code.count + (size_t)1) * sizeof *number_of), count = 1;
     *out = (mc_code){NULL, 0};
-    for (uint32_t i = 0; i < score.count; i++) functions += is_rough(score.nodes[i].op);
-    if (!functions) return true;
-    mc_node *nodes = malloc((score.count + functions + 1) * sizeof *nodes);
-    uint32_t *number_of = malloc(score.count * sizeof *number_of), count = 1;
     if (nodes && number_of) {
-        nodes[0] = (mc_node){.op = MC_CONST_F, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE, .guard = MC_NONE,
-                             .imm = mc_real_bits(1 + 0x1p-16)};
-        for (uint32_t i = 0; i < score.count; i++) {
-            mc_node x = score.nodes[i];
-            uint32_t *const needs[] = {&x.a, &x.b, &x.c, &x.guard};
-            for (int j = 0; j < 4; j++)
-                if (*needs[j] != MC_NONE) *needs[j] = number_of[*needs[j]];
-            nodes[number_of[i] = count++] = x;
-            if (!is_rough(x.op)) continue;
+        nodes[0] = (mc_node){.op = MC_CONST_F,
+                             .a = MC_NONE,
+                             .b = MC_NONE,
+                             .c = MC_NONE,
+                             .guard = MC_NONE,
+                             .imm = mc_real_bits(factor)};
+        for (uint32_t i = 0; i < code.count; i++) {
+            nodes[number_of[i] = count++] = mc_renumbered(code.nodes[i], number_of);
+            if (!marked[i]) continue;
             nodes[count] = (mc_node){.op = MC_MUL_F, .a = count - 1, .b = 0, .c = MC_NONE, .guard = MC_NONE};
             number_of[i] = count++;
         }
@@ -177,4 +176,38 @@ bool check_rough(mc_code score, mc_code *out) {
     } else free(nodes);
     free(number_of);
     return out->nodes != NULL;
+}
+
+bool check_rough(mc_code score, mc_code *out) {
+    bool *marked = malloc(score.count + (size_t)1), any = false;
+    *out = (mc_code){NULL, 0};
+    for (uint32_t i = 0; marked && i < score.count; i++) any |= marked[i] = is_rough(score.nodes[i].op);
+    const bool good = marked && (!any || scale_nodes(score, marked, 1 + 0x1p-16, out));
+    free(marked);
+    return good;
+}
+
+bool check_coarse(mc_code code, check_coarse_code *out) {
+    *out = (check_coarse_code){0};
+    for (uint32_t i = 0; i < code.count; i++) out->count += code.nodes[i].op == MC_TANH_APPROX_F;
+    if (!out->count) return true;
+    bool *marked = calloc(code.count, sizeof *marked), good;
+    out->up = calloc(2 * (size_t)out->count, sizeof *out->up);
+    good = marked && out->up;
+    if (good) out->down = out->up + out->count;
+    for (uint32_t i = 0, at = 0; good && i < code.count; i++) {
+        if (code.nodes[i].op != MC_TANH_APPROX_F) continue;
+        marked[i] = true;
+        good = scale_nodes(code, marked, 1 + 0x1p-11, &out->up[at]) &&
+               scale_nodes(code, marked, 1 - 0x1p-11, &out->down[at]);
+        marked[i] = false;
+        at++;
+    }
+    free(marked);
+    return good;
+}
+
+void check_coarse_free(check_coarse_code *code) {
+    for (uint32_t i = 0; code->up && i < 2 * code->count; i++) free((mc_node *)(uintptr_t)code->up[i].nodes);
+    free(code->up);
 }

@@ -82,9 +82,10 @@ CHECK_NUMBERS(float, naive)
 #undef CHECK_NUMBERS
 
 /* For a row of a tensor, each for its largest component: the sum of the absolute values that a number is made of;
- * how much of it may be lost because it is small; and the most that one pair could add to it if its P were 1. */
+ * how much of it may be lost because it is small; the most that one pair could add to it if its P were 1; and what
+ * approximate functions may do to it. */
 struct sums {
-    double all, lost, one;
+    double all, lost, one, whole;
 };
 
 /* Bounds of a row of the strip (RULE.md). */
@@ -102,6 +103,7 @@ struct row_bounds {
     double delta;             /* rowsum(dO O) */
     double centre;            /* the same without dLSE: what is subtracted from dP */
     double delta_off;         /* what they are off by */
+    double delta_whole;       /* the same because of approximate functions: see coarse.c */
 };
 
 /* What a thread works with while it has a task. */
@@ -133,6 +135,8 @@ struct task {
     double *weight;  /* [STRIP][n]: what a pair's error counts; before P is there, the softmax's argument */
     double *p_off;   /* [STRIP][n]: what P is off by; before it is there, what the softmax's argument is off by */
     double *slope_off; /* [STRIP][n]: what the slope is off by */
+    /* The same because of approximate functions; NULL: there are none. */
+    double *p_whole, *slope_whole;
 };
 
 /* Half an ulp of fp32 at 1, and its smallest normal number. */
@@ -165,6 +169,17 @@ struct pair_off {
 };
 struct pair_off check_bound_pair(const struct task *t, uint32_t i, size_t j, double slope, double slope_off,
                                  double scale);
+
+/* coarse.c does the same of approximate functions, at the same times. `logits` are all logits of the strip, before the
+ * score. */
+void check_coarse_arguments(struct task *t, const double *logits);
+void check_coarse_forward(struct task *t);
+void check_coarse_backward(struct task *t);
+/* How far approximate functions may move a score, or a derivative of it, for the keys of a tile. */
+void check_coarse_off(const struct strip *s, mc_code code, const check_coarse_code *coarse, uint32_t i,
+                      struct tile tile, const double *logits, double *out);
+/* How far they may move what check_bound_pair is about, where they move the slope by slope_whole. */
+double check_coarse_pair(const struct task *t, uint32_t i, size_t j, double slope, double slope_whole, double scale);
 
 /* Adds what the strip's pairs have to the gradients of tables (shared_gradients.c). Called when p holds dP and ds P,
  * both in the exact and in the naive computation. */

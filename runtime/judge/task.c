@@ -51,13 +51,13 @@ static void fill_mask(struct task *t, uint32_t head) {
 
 /* How far off number i of a row may be. If its exact value is x, that is
  *
- *     sqrt(squares[i]) + factor * |common[i]| + flat + relative * |x|
+ *     sqrt(squares[i]) + factor * |common[i]| + whole + flat + relative * |x|
  *
- * An array that is NULL counts as 0. If `capped` is set, the first two terms together are at most one + |x|, where
+ * An array that is NULL counts as 0. If `capped` is set, the first three terms together are at most one + |x|, where
  * `one` is the most that a single pair could add to the number. */
 struct allowed {
     const double *squares, *common;
-    double factor, relative, flat, one;
+    double factor, relative, whole, flat, one;
     bool capped;
 };
 
@@ -87,6 +87,7 @@ static void put_row(struct task *t, fcp_tensor tensor, uint64_t token, uint32_t 
         const double size = fabs(exact[i]);
         double off = a->squares ? sqrt(a->squares[i]) : 0;
         if (a->common) off += a->factor * fabs(a->common[i]);
+        off += a->whole;
         if (a->capped) off = fmin(off, a->one + size);
         const bool told = !(off > 0 && off >= fmax(size, a->one / 4));
         off = fmin(off + a->flat + a->relative * size, FLT_MAX);
@@ -155,11 +156,19 @@ static void attend_strip(struct task *t, uint32_t head) {
         const struct row_bounds *r = &t->rows[i];
         const struct sums *o = &t->sums_o[i], *q = &t->sums_q[i];
         const double lse_square = square(r->lse), pair_square = square(r->pair);
-        const struct allowed of_o = {.squares = row_of(t->squares_o, s->vd, i), .relative = r->relative, .one = o->one,
-                                     .flat = o->lost + run->wire[FCP_TENSOR_O] * o->all, .capped = true},
+        const struct allowed of_o = {.squares = row_of(t->squares_o, s->vd, i),
+                                     .relative = r->relative,
+                                     .one = o->one,
+                                     .whole = o->whole,
+                                     .flat = o->lost + run->wire[FCP_TENSOR_O] * o->all,
+                                     .capped = true},
                              of_lse = {.squares = &lse_square, .one = 4}, of_pair = {.squares = &pair_square, .one = 4},
-                             of_q = {.squares = row_of(t->squares_q, s->d, i), .common = row_of(t->common, s->d, i),
-                                     .factor = r->delta_off, .relative = r->relative + r->shared, .one = q->one,
+                             of_q = {.squares = row_of(t->squares_q, s->d, i),
+                                     .common = row_of(t->common, s->d, i),
+                                     .factor = r->delta_off,
+                                     .relative = r->relative + r->shared,
+                                     .one = q->one,
+                                     .whole = q->whole,
                                      .flat = q->lost + run->wire[FCP_TENSOR_DQ] * q->all};
         uint64_t token = t->offset + s->row + i;
         bool empty = t->exact.empty[i];
@@ -194,7 +203,7 @@ static void add_values(struct task *t, double relative) {
     for (size_t i = 0; i < s->n; i++) {
         struct sums *k = &t->sums_k[i];
         const struct sums *v = &t->sums_v[i];
-        *k = (struct sums){k->all + v->all, k->lost + v->lost, fmax(k->one, v->one)};
+        *k = (struct sums){k->all + v->all, k->lost + v->lost, fmax(k->one, v->one), k->whole + v->whole};
         for (size_t x = 0; x < s->vd; x++) {
             const size_t key = i * s->d + x, value = i * s->vd + x;
             t->exact.dk[key] += t->exact.dv[value];
@@ -213,9 +222,15 @@ static void put_keys(struct task *t) {
     check_naive_round_all(s, t->naive.dv, s->n * s->vd);
     for (size_t i = 0; i < s->n; i++) {
         const struct sums *k = &t->sums_k[i], *v = &t->sums_v[i];
-        const struct allowed of_k = {.squares = row_of(t->squares_k, s->d, i), .relative = relative, .one = k->one,
+        const struct allowed of_k = {.squares = row_of(t->squares_k, s->d, i),
+                                     .relative = relative,
+                                     .one = k->one,
+                                     .whole = k->whole,
                                      .flat = k->lost + t->run->wire[FCP_TENSOR_DK] * k->all},
-                             of_v = {.squares = row_of(t->squares_v, s->vd, i), .relative = relative, .one = v->one,
+                             of_v = {.squares = row_of(t->squares_v, s->vd, i),
+                                     .relative = relative,
+                                     .one = v->one,
+                                     .whole = v->whole,
                                      .flat = v->lost + t->run->wire[FCP_TENSOR_DV] * v->all};
         uint64_t token = t->key_offset + s->key + i;
         put_row(t, FCP_TENSOR_DK, token, t->kv_head, t->exact.dk + i * s->d, t->naive.dk + i * s->d, &of_k, out->dk,
@@ -249,28 +264,36 @@ static void run_task(struct task *t) {
     if (s->wants_keys) put_keys(t);
 }
 
+/* The most scratch that a code of these needs, or `most`. */
+static size_t most_scratch(const mc_code *codes, size_t count, size_t most) {
+    for (size_t i = 0; i < count; i++) {
+        const size_t words = mc_row_scratch(codes[i]) + 1;
+        if (words > most) most = words;
+    }
+    return most;
+}
+static size_t coarse_scratch(const check_coarse_code *code, size_t most) {
+    return most_scratch(code->up, 2 * (size_t)code->count, most); /* `down` stands behind it */
+}
+
 static int64_t *new_scratch(const check_run *run) {
     const fcp_plan *plan = run->plan;
     const mc_code codes[] = {{plan->mask, (uint32_t)plan->mask_count},
                              {plan->score, (uint32_t)plan->score_count},
                              run->slope,
                              run->rough};
-    size_t most = 0;
-    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
-        size_t words = mc_row_scratch(codes[i]) + 1;
-        if (words > most) most = words;
-    }
-    for (uint32_t i = 0; i < run->read_count; i++) { /* what is read is evaluated by the score itself */
-        size_t words = mc_row_scratch(run->reads[i].part) + 1;
-        if (words > most) most = words;
-    }
+    size_t most = most_scratch(codes, sizeof codes / sizeof *codes, 0);
+    most = coarse_scratch(&run->coarse_slope, coarse_scratch(&run->coarse_score, most));
+    for (uint32_t i = 0; i < run->read_count; i++) /* what is read is evaluated by the score itself */
+        most = coarse_scratch(&run->reads[i].coarse, most_scratch(&run->reads[i].part, 1, most));
     return calloc(most, sizeof(int64_t));
 }
 
 /* Room for the squares of errors. */
 static bool open_squares(struct task *t) {
     const size_t n = t->strip.n, d = t->strip.d, vd = t->strip.vd;
-    double *at = t->squares = calloc(n * (d + vd) + STRIP * (3 * d + 2 * vd + 3 * n), sizeof *at);
+    const bool coarse = t->run->coarse_score.count;
+    double *at = t->squares = calloc(n * (d + vd) + STRIP * (3 * d + 2 * vd + (coarse ? 5 : 3) * n), sizeof *at);
     if (!at) return false;
     t->squares_k = at, at += n * d;
     t->squares_v = at, at += n * vd;
@@ -281,7 +304,8 @@ static bool open_squares(struct task *t) {
     t->g2 = at, at += STRIP * vd;
     t->weight = at, at += STRIP * n;
     t->p_off = at, at += STRIP * n;
-    t->slope_off = at;
+    t->slope_off = at, at += STRIP * n;
+    if (coarse) t->p_whole = at, t->slope_whole = at + STRIP * n;
     return true;
 }
 

@@ -757,7 +757,7 @@ golden explain/shared_question.txt "$fcpc" explain 'shared_question(p = 25, answ
 golden explain/fault.txt "$fcpc" explain 'dilated(d = 0, w = 10)' 20 15 --width 60
 golden explain/score.txt "$fcpc" explain "$top/examples/scores/relative.fcp" 1000 940 --head 2 --s 1.5 --width 80
 ok "explain a score with JSON" "$fcpc" explain "$top/examples/scores/softcap.fcp" 300 100 --s -12.5 --json
-holds "its value" json '.score.s == -12.5 and .score.name == "softcap(c = 20.0)"
+holds "its value" json '.score.s == -12.5 and .score.name == "softcap(c = 20.0, approximate = false)"
     and (.score.value + 11.092 | fabs) < 0.001'
 ok "explain the second mask of a program with layers" sh -c \
     "\"$fcpc\" explain \"$top/examples/layers.fcp\" 20000 100 --layer 2 > layer.txt"

@@ -14,10 +14,11 @@
 
 /* Before the first of them: the primitives that they call. */
 #define EMITTED_PRIMITIVES                                                                                             \
-    "static inline float fk_exp2(float x) { return exp2f(x); }\n"                                                     \
-    "static inline float fk_reciprocal(float x) { return 1 / x; }\n"                                                  \
-    "static inline float fk_fma(float a, float b, float c) { return fmaf(a, b, c); }\n"                \
-    "static inline float fk_rounded_product(float a, float b) { return a * b; }\n"                         \
+    "static inline float fk_exp2(float x) { return exp2f(x); }\n"                                                      \
+    "static inline float fk_reciprocal(float x) { return 1 / x; }\n"                                                   \
+    "static inline float fk_tanh_approx(float x) { return tanhf(x); }\n"                                               \
+    "static inline float fk_fma(float a, float b, float c) { return fmaf(a, b, c); }\n"                                \
+    "static inline float fk_rounded_product(float a, float b) { return a * b; }\n"                                     \
     "static inline float fk_rounded_sum(float a, float b) { return a + b; }\n"
 
 /* A format with two numbers, both that of the program: keys_N and queries_N, if it has them. */

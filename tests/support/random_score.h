@@ -17,7 +17,7 @@ typedef enum kind {
     B_LT, B_LE, B_EQ, B_AND, B_OR, B_NOT, B_REAL_LT, B_REAL_GE, B_WINDOW,
     /* reals */
     R_CONST, R_S, R_WHOLE, R_ADD, R_SUB, R_MUL, R_DIV, R_NEG, R_ABS, R_MIN, R_MAX, R_IF, R_EXP, R_EXP2, R_LOG, R_LOG2,
-    R_TANH, R_SQRT, R_FLOOR, R_SOFTCAP
+    R_TANH, R_TANH_APPROX, R_SQRT, R_FLOOR, R_SOFTCAP
 } kind;
 
 typedef struct tree {
@@ -150,6 +150,7 @@ static void write_tree(page *p, const tree *t) {
         [R_NEG] = {"(-", "", ")"},        [R_ABS] = {"abs(", "", ")"},      [R_MIN] = {"min(", ", ", ")"},
         [R_MAX] = {"max(", ", ", ")"},    [R_EXP] = {"exp(", "", ")"},      [R_EXP2] = {"exp2(", "", ")"},
         [R_LOG] = {"log(", "", ")"},      [R_LOG2] = {"log2(", "", ")"},    [R_TANH] = {"tanh(", "", ")"},
+        [R_TANH_APPROX] = {"tanh_approx(", "", ")"},
         [R_SQRT] = {"sqrt(", "", ")"},    [R_FLOOR] = {"floor(", "", ")"},
         [R_SOFTCAP] = {"softcap(c = 3, s = ", "", ")"}};
     static const char *const names[] = {[W_Q] = "q", [W_K] = "k", [W_N] = "n", [W_H] = "h", [W_HEADS] = "heads"};
@@ -256,7 +257,7 @@ static double real_of(const tree *t, point *p) {
     case R_EXP2: return exp2(a);
     case R_LOG: return log(a);
     case R_LOG2: return log2(a);
-    case R_TANH: return tanh(a);
+    case R_TANH: case R_TANH_APPROX: return tanh(a);
     case R_SQRT: return sqrt(a);
     case R_FLOOR: return floor(a);
     default: return 3 * tanh(a / 3); /* R_SOFTCAP */

@@ -12,8 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/mask/mask_parts.h"
 #include "runtime/worklists/worklists.h"
 #include "tests/machines/tables.h"
+#include "tests/support/coarse_tanh.h"
 
 #define X(d, v, bf16, score) extern const fibers_kernels fibers_kernels_##d##_##v##_##bf16##_##score;
 #include "tests/machines/fibers/builds.def"
@@ -138,21 +140,37 @@ int fibers_allow(const fk_env *env, fk_i64 q, fk_i64 k, fk_i64 h) {
     const fcp_plan *plan = mask_now->plan;
     return mc_eval((mc_code){plan->mask, (uint32_t)plan->mask_count}, env_of(env), q, k, h, mask_now->scratch);
 }
+
+/* A score or a derivative of it, with tanh_approx as a GPU may make it. */
+static float real_value(mc_code code, const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h, int64_t *scratch) {
+    const mc_env *own = env_of(env);
+    const mc_point at = {q, k, h, (double)s};
+    bool coarse = false;
+    for (uint32_t i = 0; i < code.count; i++) coarse |= code.nodes[i].op == MC_TANH_APPROX_F;
+    if (!coarse) return (float)mc_eval_score(code, own, q, k, h, (double)s, scratch);
+    for (uint32_t i = 0; i < code.count; i++) {
+        const mc_node *x = &code.nodes[i];
+        if (x->op != MC_TANH_APPROX_F) scratch[i] = mc_eval_node(x, own, &at, scratch);
+        else scratch[i] = mc_real_bits((double)coarse_tanh((float)mc_real(scratch[x->a])));
+    }
+    return (float)mc_real(scratch[code.count - 1]);
+}
+
 float fibers_score(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h) {
     const fcp_plan *plan = mask_now->plan;
     mc_code code = {plan->score, (uint32_t)plan->score_count};
-    return (float)mc_eval_score(code, env_of(env), q, k, h, (double)s, mask_now->scratch);
+    return real_value(code, env, s, q, k, h, mask_now->scratch);
 }
 float fibers_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h) {
     const fcp_plan *plan = mask_now->plan;
     mc_code code = {plan->slope, (uint32_t)plan->slope_count};
-    return (float)mc_eval_score(code, env_of(env), q, k, h, (double)s, mask_now->scratch);
+    return real_value(code, env, s, q, k, h, mask_now->scratch);
 }
 
 fk_u32 fibers_reads(void) { return mask_now->reads ? mask_now->reads->count : 0; }
 float fibers_part(const fk_env *env, fk_u32 read, float s, fk_i64 q, fk_i64 k, fk_i64 h) {
     const mc_code code = mask_now->reads->reads[read].part;
-    return (float)mc_eval_score(code, env_of(env), q, k, h, (double)s, mask_now->read_scratch);
+    return real_value(code, env, s, q, k, h, mask_now->read_scratch);
 }
 fk_i64 fibers_place(const fk_env *env, fk_u32 read, float s, fk_i64 q, fk_i64 k, fk_i64 h) {
     const fcp_table_read *x = &mask_now->reads->reads[read];

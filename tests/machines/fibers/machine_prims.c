@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "runtime/base/numeric.h"
+#include "tests/support/coarse_tanh.h"
 #include "tests/machines/fibers/machine_parts.h"
 #include "codegen/kernels/abi.h"
 #include "codegen/mask/clones.h"
@@ -373,6 +374,7 @@ void fk_unpack_fp16_host(float out[2], fk_u32 x) {
 float fk_exp2_host(float x) { return exp2f(x); }
 float fk_log2_host(float x) { return log2f(x); }
 float fk_reciprocal_host(float x) { return 1 / x; }
+float fk_tanh_approx_host(float x) { return coarse_tanh(x); }
 float fk_max_host(float a, float b) { return a != a ? b : b != b ? a : a > b ? a : b; }
 float fk_fma_host(float a, float b, float c) { return fmaf(a, b, c); }
 float fk_rounded_product_host(float a, float b) { return a * b; }

@@ -67,6 +67,7 @@ void fk_setmaxnreg_dec_host(fk_u32 n);
 #define fk_exp2 fk_exp2_host
 #define fk_log2 fk_log2_host
 #define fk_reciprocal fk_reciprocal_host
+#define fk_tanh_approx fk_tanh_approx_host
 #define fk_max fk_max_host
 #define fk_fma fk_fma_host
 #define fk_rounded_product fk_rounded_product_host

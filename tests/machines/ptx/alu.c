@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tests/machines/ptx/forms.h"
+#include "tests/support/coarse_tanh.h"
 
 /* .ftz: a subnormal number becomes a zero of the same sign. */
 static inline float flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
@@ -289,13 +290,15 @@ static inline float more(float x, float y) { return x > y || isnan(y) ? x : x ==
 BINARY(min_f32, ptx_f32, float, less(x, y))
 BINARY(max_f32, ptx_f32, float, more(x, y))
 UNARY(sat_f32, ptx_f32, float, isnan(x) || x <= 0 ? 0 : x >= 1 ? 1 : x)
-/* The approximate instructions, computed exactly. A device differs in the last bits. */
+/* The approximate instructions, computed exactly. A device differs in the last bits. That of tanh is as coarse as it may
+ * be on a device. */
 UNARY(ex2_ftz, ptx_f32, float, flush((float)exp2((double)flush(x))))
 UNARY(ex2, ptx_f32, float, (float)exp2((double)x))
 UNARY(lg2_ftz, ptx_f32, float, flush((float)log2((double)flush(x))))
 UNARY(lg2, ptx_f32, float, (float)log2((double)x))
 UNARY(rcp_ftz, ptx_f32, float, flush((float)(1 / (double)flush(x))))
 UNARY(rcp, ptx_f32, float, (float)(1 / (double)x))
+UNARY(tanh_approx, ptx_f32, float, coarse_tanh(x))
 UNARY(sqrt_f32, ptx_f32, float, (float)sqrt((double)x))
 UNARY(sqrt_ftz, ptx_f32, float, flush((float)sqrt((double)flush(x))))
 UNARY(rsqrt_ftz, ptx_f32, float, flush((float)(1 / sqrt((double)flush(x)))))
@@ -426,7 +429,8 @@ const ptx_form ptx_alu_forms[] = {
     {"min.f32", "r<rr", min_f32}, {"max.f32", "r<rr", max_f32}, {"ex2.approx.ftz.f32", "r<r", ex2_ftz},
     {"ex2.approx.f32", "r<r", ex2}, {"lg2.approx.ftz.f32", "r<r", lg2_ftz}, {"lg2.approx.f32", "r<r", lg2},
     {"rcp.approx.ftz.f32", "r<r", rcp_ftz}, {"sqrt.approx.ftz.f32", "r<r", sqrt_ftz},
-    {"rsqrt.approx.ftz.f32", "r<r", rsqrt_ftz}, {"sub.ftz.f32", "r<rr", sub_ftz_f32}, {"rcp.rn.f32", "r<r", rcp},
+    {"rsqrt.approx.ftz.f32", "r<r", rsqrt_ftz}, {"tanh.approx.f32", "r<r", tanh_approx},
+    {"sub.ftz.f32", "r<rr", sub_ftz_f32}, {"rcp.rn.f32", "r<r", rcp},
     COMPARISONS("eq", eq), COMPARISONS("ne", ne), COMPARISONS("lt", lt), COMPARISONS("le", le), COMPARISONS("gt", gt),
     COMPARISONS("ge", ge), {"setp.eq.b16", "p<hh", eq_u16}, {"setp.ne.b16", "p<hh", ne_u16},
     {"setp.eq.b32", "p<rr", eq_u32}, {"setp.ne.b32", "p<rr", ne_u32}, {"setp.eq.b64", "p<dd", eq_u64},

@@ -24,8 +24,10 @@ static inline bool compiler(void) {
     return false;
 }
 
-/* Runs every pass of a plan and judges the results. `text` is "" if all is right, and otherwise says what is not. */
-static inline void judge(const fcp_plan *plan, const fcp_backend *backend, uint64_t seed, char *text) {
+/* Runs every pass of a plan and judges the results as those of plan `as`. `text` is "" if all is right, and otherwise
+ * says what is not. */
+static inline void judge_as(const fcp_plan *plan, const fcp_plan *as, const fcp_backend *backend, uint64_t seed,
+                            char *text) {
     fcp_shape shape;
     fcp_session *session = NULL;
     fcp_error err = {0};
@@ -39,8 +41,9 @@ static inline void judge(const fcp_plan *plan, const fcp_backend *backend, uint6
     for (int pass = 0; !code && pass < FCP_PASSES; pass++)
         if (shape.has_pass[pass]) code = fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err);
     ptx_device_trouble(text, TEXT);
-    if (!code && !*text) code = fcp_check_run(plan,
-                      &(fcp_check_options){.passes = plan->problem->passes, .threads = 1}, &packed, &report, &err);
+    if (!code && !*text)
+        code = fcp_check_run(as, &(fcp_check_options){.passes = plan->problem->passes, .threads = 1}, &packed, &report,
+                             &err);
     if (code) snprintf(text, TEXT, "%s", err.message);
     for (int t = 0; !*text && t < FCP_TENSORS; t++)
         if (report.tensor[t].checked && !report.tensor[t].ok)
@@ -49,6 +52,10 @@ static inline void judge(const fcp_plan *plan, const fcp_backend *backend, uint6
                      (unsigned long)report.tensor[t].worst);
     fcp_packed_free(&packed);
     fcp_session_free(session);
+}
+
+static inline void judge(const fcp_plan *plan, const fcp_backend *backend, uint64_t seed, char *text) {
+    judge_as(plan, plan, backend, seed, text);
 }
 
 static inline void right(const char *program, const fcp_backend *backend, uint64_t seed) {

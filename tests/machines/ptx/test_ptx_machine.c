@@ -134,6 +134,10 @@ Test(ptx_machine, numbers) {
         {"lg2.approx.ftz.f32 %r1, 0f00000000;", 0xff800000},
         {"lg2.approx.ftz.f32 %r1, 0f00000001;", 0xff800000},   /* subnormal: as 0 */
         {"rcp.approx.ftz.f32 %r1, 0f40000000;", 0x3f000000},
+        {"tanh.approx.f32 %r1, 0f3F000000;", 0x3eec9000},      /* 12 bits of 0x3eec9a9f, towards 0 */
+        {"tanh.approx.f32 %r1, 0fBF000000;", 0xbeec9000},
+        {"tanh.approx.f32 %r1, 0fFF800000;", 0xbf800000},
+        {"tanh.approx.f32 %r1, 0f00000fff;", 0x00000fff},      /* subnormal */
         {"cvt.rn.f32.s32 %r1, 0x1000001;", 0x4b800000},        /* a tie, to even */
         {"cvt.rzi.s32.f32 %r1, 0fC0200000;", (uint32_t)-2},
         {"cvt.rn.bf16x2.f32 %r1, 0f3F818000, 0f3F808000;", 0x3f823f80}, /* the first in the upper half; ties to even */

@@ -53,6 +53,22 @@ Test(ptx_sm90, scores) {
                 &ptx_sm90_backend, 8);
 }
 
+/* The machine's tanh.approx is as coarse as it may be; of an exact tanh the judge would not allow that. */
+Test(ptx_sm90, approximate_score) {
+    const char *program = MODEL(1, 1, 64; scale = 2.0, bf16) CLUSTER(1) BATCH(150)
+        PLAN("mask = causal; score = softcap(c = 30, approximate = true)");
+    const char *const exactly = "approximate=false";
+    char text[TEXT];
+    if (!compiler()) return;
+    fcp_plan *plan = plan_named("program", program), *exact = plan_with("program", program, &exactly, 1);
+    judge(plan, &ptx_sm90_backend, 8, text);
+    cr_assert_str_empty(text, "%s", text);
+    judge_as(plan, exact, &ptx_sm90_backend, 8, text);
+    cr_assert_str_not_empty(text);
+    fcp_plan_free(plan);
+    fcp_plan_free(exact);
+}
+
 /* Keys that nearly every row sees: several items have them, and add to dK and dV in turn. */
 Test(ptx_sm90, shared_keys) {
     if (!compiler() || slow()) return;

@@ -298,7 +298,7 @@ Test(emit, scores) {
     uint32_t bias = emit1(b, MC_TO_F, emit2(b, MC_SUB, k, q, 0), 0), table = emit1(b, MC_LOAD_F, k, 3);
     uint32_t c = emit1(b, MC_CONST_F, MC_NONE, real_bits(0.1));
     const mc_op unary[] = {MC_NEG_F,  MC_ABS_F, MC_FLOOR_F, MC_SQRT_F, MC_EXP_F,
-                           MC_EXP2_F, MC_LOG_F, MC_LOG2_F,  MC_TANH_F};
+                           MC_EXP2_F, MC_LOG_F, MC_LOG2_F,  MC_TANH_F, MC_TANH_APPROX_F};
     const mc_op binary[] = {MC_ADD_F, MC_SUB_F, MC_MUL_F, MC_DIV_F, MC_MIN_F, MC_MAX_F};
     const mc_op compares[] = {MC_LT_F, MC_LE_F, MC_EQ_F, MC_NE_F};
     uint32_t roots[32], count = 0;

@@ -63,12 +63,31 @@ Test(score, none) {
 
 Test(score, prelude) {
     fcpc_program *p = program("model { heads = 8 }\nplan { mask = causal; score = softcap(c = 30) }");
-    cr_expect_str_eq(p->score_name, "softcap(c = 30.0)");
+    cr_expect_str_eq(p->score_name, "softcap(c = 30.0, approximate = false)");
     cr_expect_eq(p->score.count, 5); /* 30.0 s / tanh * */
     cr_expect_eq(p->slope.count, 7); /* 30.0 s / tanh * 1.0 - */
     cr_expect_eq(count_op(p->slope, MC_TANH_F), 1);
     cr_expect_null(mc_check(p->score, MC_SCORE, NULL, NULL));
     cr_expect_null(mc_check(p->slope, MC_SCORE, NULL, NULL));
+    for (double s = -200; s <= 200; s += 3.7) {
+        point at = {.n = 10, .s = s};
+        double t = tanh(s / 30);
+        cr_expect_eq(value_of(p->score, &at), 30 * t);
+        cr_expect_eq(value_of(p->slope, &at), 1 - t * t);
+    }
+    fcpc_program_free(p);
+}
+
+/* An approximate tanh is an operation of its own; it has the same value here, and its derivative is made of itself. */
+Test(score, approximate) {
+    fcpc_program *p = program("plan { mask = causal; score = softcap(c = 30, approximate = true) }");
+    cr_expect_str_eq(p->score_name, "softcap(c = 30.0, approximate = true)");
+    cr_expect_eq(p->score.count, 5);
+    cr_expect_eq(p->slope.count, 7);
+    for (int slope = 0; slope < 2; slope++) {
+        cr_expect_eq(count_op(slope ? p->slope : p->score, MC_TANH_F), 0);
+        cr_expect_eq(count_op(slope ? p->slope : p->score, MC_TANH_APPROX_F), 1);
+    }
     for (double s = -200; s <= 200; s += 3.7) {
         point at = {.n = 10, .s = s};
         double t = tanh(s / 30);
@@ -143,13 +162,16 @@ Test(score, names) {
 }
 
 Test(score, overrides) {
-    static const struct { const char *define, *name, *text; } cases[] = {
-        {"plan.score.c=20.0", "softcap(c = 20.0)", "score = softcap(c = 20.0)"},
-        {"softcap.c=0.1", "softcap(c = 0.1)", "score softcap(c = 0.1) = c * tanh(s / c)"},
-        {"c=1.0e-7", "softcap(c = 1.0e-7)", "score = softcap(c = 1.0e-7)"},
+    static const struct { const char *define, *name, *text;
+    } cases[] = {
+        {"plan.score.c=20.0", "softcap(c = 20.0, approximate = false)", "score = softcap(c = 20.0)"},
+        {"approximate=true", "softcap(c = 50.0, approximate = true)", "score = softcap(approximate = true)"},
+        {"softcap.c=0.1", "softcap(c = 0.1, approximate = false)",
+         "score softcap(c = 0.1, approximate = false) = c * "},
+        {"c=1.0e-7", "softcap(c = 1.0e-7, approximate = false)", "score = softcap(c = 1.0e-7)"},
         {"plan.score=alibi", "alibi", "score = alibi"},
-        {"plan.sink=-2.5", "softcap(c = 50.0)", "sink = -2.5"},
-        {"sink=[1 x 7, 0.25]", "softcap(c = 50.0)", "sink = [1 x 7, 0.25]"},
+        {"plan.sink=-2.5", "softcap(c = 50.0, approximate = false)", "sink = -2.5"},
+        {"sink=[1 x 7, 0.25]", "softcap(c = 50.0, approximate = false)", "sink = [1 x 7, 0.25]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fcpc_program *p =

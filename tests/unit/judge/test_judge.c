@@ -257,6 +257,42 @@ Test(judge, what_fp32_cannot_tell_apart_proves_nothing) {
     end(&b);
 }
 
+/* --- approximate functions ---------------------------------------------------------------------------------------- */
+
+/* A tanh that is off by nearly 2^-11 of itself everywhere is right where the score says that it is approximate; one that
+ * is off by more, or whose score does not say so, is wrong. Whether all rows are compared or a sample. */
+Test(judge, approximate_functions_may_be_off_by_what_they_state) {
+    static const struct {
+        const char *factor;
+        bool right;
+    } cases[] = {{"1.00047", true}, {"0.99953", true}, {"1.003", false}, {"0.997", false}};
+    static const char *const scores[] = {"softcap(c = 30, approximate = true)", "softcap(c = 30)"};
+    static const char format[] = "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16; scale = 4.0 }\n"
+                                 "cluster { gpus = 2 }\nbatch { lengths = [300, 40] }\n%s"
+                                 "plan { mask = causal; block = 128; sink = 2.0; score = %s }\n";
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[500], mine[100];
+        snprintf(mine, sizeof mine, "score mine = 30.0 * (%s * tanh(s / 30.0))\n", cases[i].factor);
+        snprintf(text, sizeof text, format, mine, "mine");
+        bench b = run_text(text);
+        fcp_plan *own = b.plan;
+        b.options.passes = 1 << FCP_FORWARD;
+        for (int exact = 0; exact < 2; exact++) {
+            snprintf(text, sizeof text, format, "", scores[exact]);
+            b.plan = plan_of(text);
+            for (int part = 0; part < 8; part += 4) {
+                b.options.work = part ? fcp_check_work(b.plan, b.options.passes) / part : 0;
+                judge(&b);
+                cr_assert_eq(b.report.ok, cases[i].right && !exact, "%s, %s: %s", mine, scores[exact],
+                             said(&b, FCP_TENSOR_LSE));
+            }
+            fcp_plan_free(b.plan);
+        }
+        b.plan = own;
+        end(&b);
+    }
+}
+
 /* --- pairs, widths, gradients of LSE, nothing --------------------------------------------------------------------- */
 
 Test(judge, what_rounding_took_from_lse_is_judged_with_it) {

@@ -355,6 +355,7 @@ Test(maskrow, functions_are_right_everywhere) {
     operation(MC_EXP_F, 0x1p-21, 0x1p-126); /* subnormal results to half of the smallest number */
     operation(MC_EXP2_F, 0x1p-21, 0x1p-126);
     operation(MC_TANH_F, 0x1p-21, 0x1p-126);
+    operation(MC_TANH_APPROX_F, 0x1p-21, 0x1p-126);
     operation(MC_LOG_F, 0x1p-22, 1e-300);
     operation(MC_LOG2_F, 0x1p-22, 1e-300);
 }
