@@ -42,16 +42,17 @@ typedef struct opening {
 static void open_first(void *context, const char *text, size_t size) {
     opening *o = context;
     if (!o->done) {
-        char line[320];
+        char line[360];
         bool forward = o->source->skeletons & EMIT_FORWARD_SM90, any = o->source->skeletons & EMIT_SM90;
-        int length = snprintf(
-            line, sizeof line,
-            "#define FK_HEAD_DIM %u\n#define FK_VALUE_DIM %u\n#define FK_BF16 %d\n#define FK_HAS_SCORE %d\n"
-            "#define FK_FORWARD_SM90 %d\n"
-            "#define FK_RANGES %d\n#define FK_NEGATIVE_SCALE %d\n#define FK_BY_HEAD %d\n#define FK_PACKED %d\n"
-            "#define FK_FUSED %d\n",
-            o->source->head_dim, o->source->value_dim, o->source->bf16, o->source->program->score.count != 0, forward,
-            o->source->ranges, o->source->negative_scale, o->source->by_head, o->source->packed, o->source->fused);
+        int length =
+            snprintf(line, sizeof line,
+                     "#define FK_HEAD_DIM %u\n#define FK_VALUE_DIM %u\n#define FK_BF16 %d\n#define FK_HAS_SCORE %d\n"
+                     "#define FK_FORWARD_SM90 %d\n#define FK_DO_BUFFERS %d\n"
+                     "#define FK_RANGES %d\n#define FK_NEGATIVE_SCALE %d\n#define FK_BY_HEAD %d\n#define FK_PACKED %d\n"
+                     "#define FK_FUSED %d\n",
+                     o->source->head_dim, o->source->value_dim, o->source->bf16, o->source->program->score.count != 0,
+                     forward, o->source->skeletons & EMIT_ONE_BUFFER ? 1 : 2, o->source->ranges,
+                     o->source->negative_scale, o->source->by_head, o->source->packed, o->source->fused);
         o->done = true;
         o->out(o->context, line, (size_t)length);
         say_part(o->out, o->context, "abi.h", emit_text_abi);
@@ -67,9 +68,10 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
     const uint32_t d = s->head_dim, v = s->value_dim;
     if (!emit_has_dims(d, v)) return "a head_dim and value_dim that no skeleton has";
     const unsigned all = EMIT_FORWARDS | EMIT_BACKWARD | EMIT_SUPPORT | EMIT_TABLES | EMIT_WIRE;
-    if (!s->skeletons || s->skeletons & ~all) return "no such skeleton";
+    if (!(s->skeletons & all) || s->skeletons & ~(all | EMIT_ONE_BUFFER)) return "no such skeleton";
     if ((s->skeletons & EMIT_FORWARDS) == EMIT_FORWARDS) return "two skeletons of one pass";
     if ((s->skeletons & (EMIT_ORDERED | EMIT_UNORDERED) && !FK_HAS_ORDERED(d)) ||
+        (s->skeletons & EMIT_ONE_BUFFER && !FK_HAS_ONE_DO_BUFFER(d, v)) ||
         (s->skeletons & EMIT_FORWARD_SM90 && !FK_HAS_SM90(d, v)) ||
         (s->skeletons & EMIT_BACKWARD_SM90 && !FK_HAS_BACKWARD_SM90(d, v)))
         return "a head_dim or value_dim that this skeleton has not";
@@ -104,24 +106,25 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
 
 #define SMALL(name, skeleton) {name, skeleton, FK_SUPPORT_THREADS, 0, FK_SUPPORT_REGISTERS, 1, false}
 uint32_t emit_kernels_of(uint32_t d, uint32_t v, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]) {
+    const int do_buffers = skeletons & EMIT_ONE_BUFFER ? 1 : 2;
     const emit_kernel all[EMIT_KERNELS] = {
         {"fk_forward", EMIT_FORWARD, FK_FORWARD_WARPS(d, score) * 32, FK_FORWARD_SHARED(d, v), FK_FORWARD_REGISTERS(d),
          1, false},
         {"fk_forward_sm90", EMIT_FORWARD_SM90, FK_FORWARD_SM90_THREADS, FK_FORWARD_SM90_SHARED(d, v),
          FK_FORWARD_SM90_REGISTERS, 1, true},
-        {"fk_backward_dkv", EMIT_SPLIT, FK_DKV_WARPS(d) * 32, FK_DKV_SHARED(d, v), FK_DKV_REGISTERS(d), FK_DKV_PARTS(d),
-         false},
+        {"fk_backward_dkv", EMIT_SPLIT, FK_DKV_WARPS(d) * 32, FK_DKV_SHARED(d, v, score), FK_DKV_REGISTERS(d),
+         FK_DKV_PARTS(d), false},
         {"fk_backward_dq", EMIT_SPLIT, FK_DQ_WARPS(d) * 32, FK_DQ_SHARED(d, v), FK_DQ_REGISTERS(d), FK_DQ_PARTS(d),
          false},
-        {"fk_backward_ordered", EMIT_ORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d, v), FK_ORDERED_REGISTERS(d), 1,
-         false},
-        {"fk_backward_unordered", EMIT_UNORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d, v),
+        {"fk_backward_ordered", EMIT_ORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d, v, score, do_buffers),
+         FK_ORDERED_REGISTERS(d), 1, false},
+        {"fk_backward_unordered", EMIT_UNORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d, v, score, do_buffers),
          FK_ORDERED_REGISTERS(d), 1, false},
         {"fk_backward_ordered_sm90", EMIT_ORDERED_SM90, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(d, v),
          FK_BACKWARD_SM90_REGISTERS, 1, true},
         {"fk_backward_unordered_sm90", EMIT_UNORDERED_SM90, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(d, v),
          FK_BACKWARD_SM90_REGISTERS, 1, true},
-        {"fk_backward_tables", EMIT_TABLES, FK_DKV_WARPS(d) * 32, FK_DKV_SHARED(d, v), FK_DKV_REGISTERS(d),
+        {"fk_backward_tables", EMIT_TABLES, FK_DKV_WARPS(d) * 32, FK_DKV_SHARED(d, v, true), FK_DKV_REGISTERS(d),
          FK_DKV_PARTS(d), false},
         SMALL("fk_round_sums", EMIT_TABLES),
         SMALL("fk_begin_lse", EMIT_SUPPORT),
@@ -144,8 +147,13 @@ uint32_t emit_kernels_of(uint32_t d, uint32_t v, bool score, unsigned skeletons,
 #undef SMALL
 
 unsigned emit_backward_within(uint32_t d, uint32_t v, bool score, unsigned backward, uint32_t most) {
-    emit_kernel asked[EMIT_KERNELS];
-    return emit_kernels_of(d, v, score, backward, asked) && asked[0].shared > most ? EMIT_SPLIT : backward;
+    const bool one = backward & (EMIT_ORDERED | EMIT_UNORDERED) && FK_HAS_ONE_DO_BUFFER(d, v);
+    const unsigned ways[] = {backward, one ? backward | EMIT_ONE_BUFFER : backward};
+    for (int i = 0; i < 2; i++) {
+        emit_kernel asked[EMIT_KERNELS];
+        if (!emit_kernels_of(d, v, score, ways[i], asked) || asked[0].shared <= most) return ways[i];
+    }
+    return EMIT_SPLIT;
 }
 
 /* Per SM: KiB of shared memory, how many of them one CTA may have, warps, CTAs (from the table of compute capabilities in

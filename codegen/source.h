@@ -1,9 +1,9 @@
 /* source.h: the CUDA source of a program's kernels: the skeletons of codegen/kernels around the functions of emit.h.
  *
  * The source is one text without includes: first the definitions of FK_HEAD_DIM, FK_VALUE_DIM, FK_BF16, FK_HAS_SCORE,
- * FK_FORWARD_SM90, FK_RANGES, FK_NEGATIVE_SCALE, FK_BY_HEAD, FK_PACKED and FK_FUSED; then abi.h; prim_ptx.h; the
- * emitted functions; common.h; and the skeletons that were asked for, with what they are built on. Each part begins
- * with a #line, so that messages of the CUDA compiler name the file under codegen/kernels, or "emitted".
+ * FK_FORWARD_SM90, FK_DO_BUFFERS, FK_RANGES, FK_NEGATIVE_SCALE, FK_BY_HEAD, FK_PACKED and FK_FUSED; then abi.h;
+ * prim_ptx.h; the emitted functions; common.h; and the skeletons that were asked for, with what they are built on. Each
+ * part begins with a #line, so that messages of the CUDA compiler name the file under codegen/kernels, or "emitted".
  */
 #ifndef FCP_SOURCE_H
 #define FCP_SOURCE_H
@@ -17,12 +17,15 @@
  *   *_SM90      the same for sm_90a alone, and for some sizes (FK_HAS_SM90, FK_HAS_BACKWARD_SM90)
  *   SUPPORT     the small kernels that a runtime needs in any pass
  *   TABLES      the gradients of tables, beside any of the backward skeletons; the program must have reads
- *   WIRE        rounds partial results that travel */
+ *   WIRE        rounds partial results that travel
+ *   ONE_BUFFER  beside ORDERED or UNORDERED, for head_dim and value_dim 128: they have one buffer of dO instead of two
+ *               (FK_DO_BUFFERS), and so take less shared memory. The bits of results stay */
 enum {
     EMIT_FORWARD = 1, EMIT_ORDERED = 2, EMIT_SPLIT = 4, EMIT_SUPPORT = 8, EMIT_UNORDERED = 16, EMIT_FORWARD_SM90 = 32,
     EMIT_ORDERED_SM90 = 64, EMIT_UNORDERED_SM90 = 128,
     EMIT_TABLES = 256, EMIT_WIRE = 512
 };
+enum { EMIT_ONE_BUFFER = 1024 };
 enum {
     EMIT_FORWARDS = EMIT_FORWARD | EMIT_FORWARD_SM90,
     EMIT_BACKWARD_SM90 = EMIT_ORDERED_SM90 | EMIT_UNORDERED_SM90,
@@ -71,7 +74,8 @@ enum { EMIT_KERNELS = 21 };
 /* The kernels of skeletons, in the order of the source; returns how many. */
 uint32_t emit_kernels_of(uint32_t head_dim, uint32_t value_dim, bool score, unsigned skeletons,
                          emit_kernel out[EMIT_KERNELS]);
-/* The backward skeleton `backward`, or SPLIT where its CTA needs more than `most` bytes of shared memory. */
+/* The backward skeleton `backward`. Where its CTA needs more than `most` bytes of shared memory, the same with
+ * ONE_BUFFER; or SPLIT, if that does not fit either. */
 unsigned emit_backward_within(uint32_t head_dim, uint32_t value_dim, bool score, unsigned backward, uint32_t most);
 /* How many bytes of shared memory a CTA may have on an architecture ("sm_80", "sm_90a"). 0: it is unknown here. */
 uint32_t emit_shared_most(const char *arch);

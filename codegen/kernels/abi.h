@@ -308,7 +308,8 @@ enum {
  *   REGISTERS   the most registers a thread may use; no build may need more (the hardware has 255)
  *   PARTS       how many CTAs share an item. A launch has item_count * parts * heads pieces of work; its grid is as
  *               many CTAs or fewer, each of which then does several pieces one after another.
- * Except for the ordered kernel, all fit an SM with 99 KiB of shared memory, as sm_86 and sm_89 have. */
+ * Except for the ordered kernel with two buffers of dO, all fit an SM with 99 KiB of shared memory, as sm_86, sm_89
+ * and sm_120 have. */
 #define FK_TILE_BYTES(rows, d) ((rows) * (d) * 2)
 
 /* Forward: FK_ROWS rows stay in shared memory, keys stream by. */
@@ -335,17 +336,21 @@ enum { FK_FORWARD_SM90_THREADS = 384, FK_FORWARD_SM90_BARRIERS = 128 };
  * keys, each with half of the columns. */
 #define FK_DKV_WARPS(d) 8
 #define FK_DKV_KEYS(d) ((d) > 128 ? 64 : 128)
-/* At most so many rows a step; half of it if head_dim is 128 and there is a score. */
-#define FK_DKV_ROWS(d) ((d) > 192 ? 16 : (d) > 32 ? 32 : 64)
+/* Rows of a step. With a score and head_dim 128, 32 would spill. */
+#define FK_DKV_ROWS(d, score) ((d) > 192 || ((d) == 128 && (score)) ? 16 : (d) > 32 ? 32 : 64)
 #define FK_DKV_PARTS(d) (FK_KEYS / FK_DKV_KEYS(d))
-#define FK_DKV_SHARED(d, v)                                                                                            \
-    (FK_TILE_BYTES(FK_DKV_KEYS(d) + 2 * FK_DKV_ROWS(d), (d) + (v)) + 24 * FK_DKV_ROWS(d))
+#define FK_DKV_SHARED(d, v, score)                                                                                     \
+    (FK_TILE_BYTES(FK_DKV_KEYS(d) + 2 * FK_DKV_ROWS(d, score), (d) + (v)) + 24 * FK_DKV_ROWS(d, score))
 #define FK_DKV_REGISTERS(d) 255
 
-/* dK, dV and dQ in one kernel, ordered or not, for head_dim up to 128. It needs the shared memory of dK and dV, and a
- * tile of dS, which warps pass to each other. If both sizes are 128, that is more than sm_86 and sm_89 have. */
+/* dK, dV and dQ in one kernel, ordered or not, for head_dim up to 128. It needs the shared memory of dK and dV, a tile
+ * of dS, which warps pass to each other, and the ticket. If both sizes are 128 and there is no score, that is more than
+ * sm_86, sm_89 and sm_120 have. For them dO has one buffer instead of two, and dS lies where the second one was, which
+ * has the same size. */
 #define FK_HAS_ORDERED(d) ((d) <= 128)
-#define FK_ORDERED_SHARED(d, v) (FK_DKV_SHARED(d, v) + FK_DKV_KEYS(d) * FK_DKV_ROWS(d) * 2 + 16)
+#define FK_HAS_ONE_DO_BUFFER(d, v) (FK_HAS_ORDERED(d) && (v) == FK_DKV_KEYS(d))
+#define FK_ORDERED_SHARED(d, v, score, do_buffers)                                                                     \
+    (FK_DKV_SHARED(d, v, score) + ((do_buffers) == 1 ? 0 : FK_TILE_BYTES(FK_DKV_KEYS(d), FK_DKV_ROWS(d, score))) + 16)
 #define FK_ORDERED_REGISTERS(d) 255
 
 /* dQ: FK_DQ_ROWS rows stay, keys stream by in two buffers. */

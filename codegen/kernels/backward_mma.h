@@ -35,8 +35,10 @@ FK_DEVICE void fk_dkv_piece(const fk_launch *p, const fk_key_piece *piece, fk_u3
         more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, runs, piece->first, piece->heads); // cost: step
         fk_cp_async_wait();
         fk_sync(); /* this step is there, and everybody has read the one before */
-        if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
-        if (!idle) fk_dkv_step(p, &env, item->position + first, keys, runs + now.run, now.at, now_head, buffer, 0, &x);
+        if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer, 1);
+        if (!idle)
+            fk_dkv_step(p, &env, item->position + first, keys, runs + now.run, now.at, now_head, buffer,
+                        fk_dkv_do(buffer), 0, &x);
         buffer = 1 - buffer;
     }
     fk_dkv_end(p, piece, part, &x, 1);

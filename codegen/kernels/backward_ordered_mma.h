@@ -11,11 +11,13 @@
  *       keys that belong to a single piece have the same bits every time.
  *
  * Requires: backward_steps.h; a counter that is 0; if ordered, locks that are 0, and runs of one row of cells each with
- *           their turns. The file may be included twice, to have both kernels.
+ *           their turns. The file may be included again, to have another kernel.
  * Grid:     any number of CTAs. Each takes its next piece of work from the counter: an item, a KV head, and all or some
  *           query heads of its group. (By head, an item is of one KV head and all heads of its group.)
  * Waits:    fused, every thread waits for the piece's flags before it copies anything of the piece.
- * Shared:   as fk_backward_dkv, and dS of the step, which the warps compute by keys and read by rows.
+ * Shared:   as fk_backward_dkv, and dS of the step, which the warps compute by keys and read by rows. With FK_DO_BUFFERS
+ *           1 instead of 2, dO has one buffer, so that the CTA fits devices with 99 KiB: dO of the next step is copied
+ *           while this one computes dQ, which does not read dO.
  * Source:   the backward pass of FlashAttention-2; the locks are the semaphores of its deterministic mode, in the order
  *           of the work list.
  */
@@ -32,13 +34,16 @@ enum {
     FK_O_CHUNKS = FK_CHUNKS / FK_O_SPLIT
 };
 
-FK_DEVICE fk_u32 fk_joint_ds(void) { return fk_dkv_numbers(2, 0); }
-FK_DEVICE fk_u32 fk_joint_ticket(void) { return fk_joint_ds() + FK_K_KEYS * FK_K_STEP * 2; }
+/* Places in shared memory: dS, which is where the second buffer of dO is not, or behind all else; and the ticket. */
+FK_DEVICE fk_u32 fk_joint_ds(const int do_buffers) { return do_buffers == 1 ? fk_dkv_do(1) : fk_dkv_numbers(2, 0); }
+FK_DEVICE fk_u32 fk_joint_ticket(const int do_buffers) {
+    return fk_dkv_numbers(2, 0) + (do_buffers == 1 ? 0 : FK_K_KEYS * FK_K_STEP * 2);
+}
 
-/* c = band `band` of 16 rows of dS times the item's K, columns 8 (chunk + j) .. */
-FK_DEVICE void fk_joint_product(float (*c)[4], fk_u32 band, fk_u32 chunk) {
+/* c = band `band` of 16 rows of the dS at ds_tile times the item's K, columns 8 (chunk + j) .. */
+FK_DEVICE void fk_joint_product(float (*c)[4], fk_u32 band, fk_u32 chunk, fk_u32 ds_tile) {
     fk_u32 lane = fk_lane(), corner = fk_fragment_beside(fk_fragment_at(fk_dkv_k(), FK_CHUNKS, 0), FK_CHUNKS, 0, chunk);
-    fk_u32 ds_corner = fk_ds_at(fk_joint_ds(), lane / 16 * 8 + lane % 8, band * 2 + lane / 8 % 2);
+    fk_u32 ds_corner = fk_ds_at(ds_tile, lane / 16 * 8 + lane % 8, band * 2 + lane / 8 % 2);
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_O_CHUNKS; j++) c[j][0] = c[j][1] = c[j][2] = c[j][3] = 0;
     FK_UNROLL_SOME
@@ -55,14 +60,17 @@ FK_DEVICE void fk_joint_product(float (*c)[4], fk_u32 band, fk_u32 chunk) {
     }
 }
 
-/* Computes the step's part of dQ and adds it, in its turn or at once. */
-FK_DEVICE void fk_joint_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, const int ordered) {
+/* Computes the step's part of dQ from dS and adds it, in its turn or at once. If `next` is not 0, dO of the next step
+ * is copied meanwhile: of rows next_at .. of that run, of head next_head. */
+FK_DEVICE void fk_joint_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, fk_u32 ds_tile,
+                           const int ordered, const fk_row_run *next, fk_u32 next_at, fk_u32 next_head) {
     fk_u32 band = fk_warp() % FK_O_BANDS, chunk = fk_warp() / FK_O_BANDS * FK_O_CHUNKS, count = run->count - at;
     fk_u64 to = fk_row(p, p->dq, run->out + at, head, FK_HEAD_DIM * 4) + chunk * 32;
     int idle = fk_warp() >= FK_O_BANDS * FK_O_SPLIT;
     float c[FK_O_CHUNKS][4];
-    fk_sync(); /* dS is there */
-    if (!idle) fk_joint_product(c, band, chunk);
+    fk_sync(); /* dS is there, and everybody has read dO */
+    if (next) fk_dkv_copy_do(p, (fk_u64)next->token + next_at, next->count - next_at, next_head, 0);
+    if (!idle) fk_joint_product(c, band, chunk, ds_tile);
     if (!ordered) {
         if (!idle)
             fk_add_sums_atomically(to, fk_q_stride(p) * 2, band * 16, count, p->scale, FK_O_CHUNKS, 1,
@@ -81,9 +89,10 @@ FK_DEVICE void fk_joint_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at,
     }
 }
 
-FK_DEVICE void fk_joint_piece(const fk_launch *p, const fk_key_piece *piece, const int ordered) {
+FK_DEVICE void fk_joint_piece(const fk_launch *p, const fk_key_piece *piece, const int ordered, const int do_buffers) {
     const fk_key_item *item = piece->item;
     fk_u32 kv_head = piece->kv_head, head = piece->first, buffer = 0, keys = item->count;
+    fk_u32 ds_tile = fk_joint_ds(do_buffers);
     fk_env env = fk_env_of(p, item->sequence);
     const fk_row_run *runs = (const fk_row_run *)p->runs + item->first;
     fk_u32 band = fk_warp();
@@ -94,40 +103,47 @@ FK_DEVICE void fk_joint_piece(const fk_launch *p, const fk_key_piece *piece, con
     fk_dkv_open(p, item, runs, 0, kv_head, head, &x);
     if (idle)
         for (fk_u32 i = fk_lane(); i < 16 * FK_K_STEP / 2; i += 32)
-            fk_store_shared_bits(fk_joint_ds() + band * 16 * FK_K_STEP * 2 + i * 4, 0);
+            fk_store_shared_bits(ds_tile + band * 16 * FK_K_STEP * 2 + i * 4, 0);
     while (more) {
         fk_step now = step;
         fk_u32 now_head = head;
         more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, runs, piece->first, piece->heads); // cost: step
         fk_cp_async_wait();
         fk_sync(); /* this step is there, and everybody has read the one before */
-        if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
+        if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer, do_buffers == 2);
         if (!idle)
-            fk_dkv_step(p, &env, item->position, keys, runs + now.run, now.at, now_head, buffer, fk_joint_ds(), &x);
-        fk_joint_dq(p, runs + now.run, now.at, now_head, ordered);
+            fk_dkv_step(p, &env, item->position, keys, runs + now.run, now.at, now_head, buffer,
+                        fk_dkv_do(do_buffers == 1 ? 0 : buffer), ds_tile, &x);
+        const fk_row_run *next = more && do_buffers == 1 ? runs + step.run : 0;
+        fk_joint_dq(p, runs + now.run, now.at, now_head, ds_tile, ordered, next, step.at, head);
         buffer = 1 - buffer;
     }
     fk_dkv_end(p, piece, 0, &x, ordered);
 }
 
-FK_DEVICE void fk_joint_work(const fk_launch *p, const int ordered) {
+FK_DEVICE void fk_joint_work(const fk_launch *p, const int ordered, const int do_buffers) {
+    const fk_u32 ticket = fk_joint_ticket(do_buffers);
     FK_WATCH();
     fk_begin(p->mark, p->mark_value);
     for (;;) {
         fk_sync(); /* everybody has read the ticket before */
-        if (fk_thread() == 0) fk_store_shared_bits(fk_joint_ticket(), fk_fetch_increment(p->counter));
+        if (fk_thread() == 0) fk_store_shared_bits(ticket, fk_fetch_increment(p->counter));
         fk_sync();
-        const fk_key_piece piece = fk_key_piece_of(p, fk_load_shared_bits(fk_joint_ticket()));
+        const fk_key_piece piece = fk_key_piece_of(p, fk_load_shared_bits(ticket));
         if (!piece.item) break;
         if (FK_FUSED) fk_key_arrival(p, piece.item);
-        fk_joint_piece(p, &piece, ordered);
+        fk_joint_piece(p, &piece, ordered, do_buffers);
     }
 }
 #endif
 
 #if FK_ORDERED
-FK_KERNEL(fk_backward_ordered, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) { fk_joint_work(&launch, 1); }
+FK_KERNEL(fk_backward_ordered, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) {
+    fk_joint_work(&launch, 1, FK_DO_BUFFERS);
+}
 #else
-FK_KERNEL(fk_backward_unordered, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) { fk_joint_work(&launch, 0); }
+FK_KERNEL(fk_backward_unordered, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) {
+    fk_joint_work(&launch, 0, FK_DO_BUFFERS);
+}
 #endif
 #endif

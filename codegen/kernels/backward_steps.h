@@ -153,7 +153,7 @@ enum {
     FK_K_KEYS = FK_DKV_KEYS(FK_HEAD_DIM),
     FK_K_BANDS = FK_K_KEYS / 16,
     FK_K_SPLIT = FK_DKV_WARPS(FK_HEAD_DIM) / FK_K_BANDS, /* warps that share a band's keys */
-    FK_K_STEP = FK_HEAD_DIM == 128 && FK_HAS_SCORE ? 16 : FK_DKV_ROWS(FK_HEAD_DIM),
+    FK_K_STEP = FK_DKV_ROWS(FK_HEAD_DIM, FK_HAS_SCORE),
     FK_K_COLUMNS = FK_K_STEP / 8
 };
 
@@ -169,13 +169,18 @@ FK_DEVICE fk_u32 fk_dkv_numbers(fk_u32 buffer, fk_u32 which) { /* base, delta, m
     return fk_dkv_q(2) + (buffer * 3 + which) * FK_K_STEP * 4;
 }
 
-/* Begins to copy the rows of a step. */
-FK_DEVICE void fk_dkv_copy(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, fk_u32 buffer) {
+/* Begins to copy dO of a step, whose rows begin at `token` and are `count` or fewer. */
+FK_DEVICE void fk_dkv_copy_do(const fk_launch *p, fk_u64 token, fk_u32 count, fk_u32 head, fk_u32 buffer) {
+    fk_copy_tile(fk_dkv_do(buffer), FK_VALUE_CHUNKS, FK_K_STEP, FK_K_THREADS,
+                 fk_row(p, p->d_o, token, head, FK_VALUE_BYTES), fk_o_stride(p), count);
+}
+/* Begins to copy the rows of a step; dO only if `with_do`. */
+FK_DEVICE void fk_dkv_copy(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, fk_u32 buffer,
+                           const int with_do) {
     fk_u64 token = run->token + at;
     fk_copy_tile(fk_dkv_q(buffer), FK_CHUNKS, FK_K_STEP, FK_K_THREADS, fk_row(p, p->q, token, head, FK_ROW_BYTES),
                  fk_q_stride(p), run->count - at);
-    fk_copy_tile(fk_dkv_do(buffer), FK_VALUE_CHUNKS, FK_K_STEP, FK_K_THREADS,
-                 fk_row(p, p->d_o, token, head, FK_VALUE_BYTES), fk_o_stride(p), run->count - at);
+    if (with_do) fk_dkv_copy_do(p, token, run->count - at, head, buffer);
     fk_u32 row = fk_thread();
     if (row < FK_K_STEP) {
         fk_row_numbers x = fk_row_numbers_at(p, token + row, head, row < run->count - at);
@@ -203,7 +208,7 @@ FK_DEVICE void fk_dkv_open(const fk_launch *p, const fk_key_item *item, const fk
     fk_sync(); /* everybody has read the tiles of the item before */
     fk_copy_tile(fk_dkv_k(), FK_CHUNKS, FK_K_KEYS, FK_K_THREADS, k, fk_k_stride(p), keys);
     fk_copy_tile(fk_dkv_v(), FK_VALUE_CHUNKS, FK_K_KEYS, FK_K_THREADS, v, fk_v_stride(p), keys);
-    fk_dkv_copy(p, runs, 0, head, 0);
+    fk_dkv_copy(p, runs, 0, head, 0, 1);
 }
 
 /* Waits for the turn at sums, and passes it on when they are written; nothing if there are no turns. */
@@ -256,12 +261,13 @@ FK_DEVICE fk_u32 fk_ds_at(fk_u32 tile, fk_u32 key, fk_u32 chunk) {
     return tile + key * FK_K_STEP * 2 + (chunk ^ turn) * 16;
 }
 
-/* One step of dK and dV: the rows in `buffer` with the keys of the item. `key`: the position of the first key; `keys`:
- * how many there are. If ds_tile is not 0, dS is also written there, with 0 for keys that do not exist. */
+/* One step of dK and dV: the rows in `buffer`, and dO at do_tile, with the keys of the item. `key`: the position of the
+ * first key; `keys`: how many there are. If ds_tile is not 0, dS is also written there, with 0 for keys that do not
+ * exist. */
 FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk_u32 keys, const fk_row_run *run,
-                           fk_u32 at, fk_u32 head, fk_u32 buffer, fk_u32 ds_tile, fk_dkv_sums *x) {
+                           fk_u32 at, fk_u32 head, fk_u32 buffer, fk_u32 do_tile, fk_u32 ds_tile, fk_dkv_sums *x) {
     fk_u32 band = fk_warp() % FK_K_BANDS, part = FK_K_SPLIT == 1 ? 0 : fk_warp() / FK_K_BANDS, t = fk_lane() % 4 * 2;
-    fk_u32 q_tile = fk_dkv_q(buffer), do_tile = fk_dkv_do(buffer);
+    fk_u32 q_tile = fk_dkv_q(buffer);
     float s[FK_K_COLUMNS][4], g[FK_K_COLUMNS][4];
     fk_u32 packed[FK_K_COLUMNS][2];
     int whole = fk_run_class(run) == FK_FULL;

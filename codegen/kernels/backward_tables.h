@@ -139,7 +139,7 @@ FK_DEVICE void fk_tables_item(const fk_launch *p, fk_u64 sums, const fk_key_item
         more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, runs, first_head, heads); // cost: step
         fk_cp_async_wait();
         fk_sync(); /* this step is there, and everybody has read the one before */
-        if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
+        if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer, 1);
         if (!idle)
             fk_tables_step(p, sums, &env, item->position + first, keys, runs + now.run, now.at, now_head, buffer);
         buffer = 1 - buffer;

@@ -79,22 +79,6 @@ static fcp_code check_fused(const emission *e, fcp_error *err) {
                     "--pass leaves out the forward pass");
 }
 
-/* The backward pass in one kernel takes more shared memory than some architectures have. There the runtime takes the two
- * kernels of SPLIT (runtime/cuda/devices.c), and so does this, unless --backward names the one kernel: an error. */
-static fcp_code check_shared(const fcp_plan *plan, bool named, emission *e, fcp_error *err) {
-    const fcp_problem *p = plan->problem;
-    const uint32_t most = e->arch ? emit_shared_most(e->arch) : 0;
-    if (!most) return FCP_OK; /* an architecture that is not known */
-    const unsigned fits = emit_backward_within(p->head_dim, p->value_dim, plan->score_count != 0, e->backward, most);
-    if (named && fits != e->backward)
-        return fcp_fail(err, FCP_E_ARCH,
-                        "the backward pass in one kernel takes more than the %" PRIu32 " bytes of shared memory that "
-                        "%s has: --backward split fits",
-                        most, e->arch);
-    e->backward = fits;
-    return FCP_OK;
-}
-
 static fcp_code make_source(const fcp_plan *plan, bool mma_sync, emission *e, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     bool sm_90a = e->arch && strcmp(e->arch, "sm_90a") == 0 && !mma_sync;
@@ -103,13 +87,14 @@ static fcp_code make_source(const fcp_plan *plan, bool mma_sync, emission *e, fc
     /* on sm_90a, ordered and unordered are that architecture's own skeletons if it has them for this head_dim */
     bool there = emit_backward(p->head_dim, p->value_dim, true, sm_90a) & EMIT_BACKWARD_SM90;
     if (e->backward & EMIT_BACKWARD_SM90) e->backward &= there ? EMIT_BACKWARD_SM90 : ~(unsigned)EMIT_BACKWARD_SM90;
-    const bool named = e->backward != 0;
-    if (!named) e->backward = emit_backward(p->head_dim, p->value_dim, p->deterministic, sm_90a);
+    if (!e->backward) e->backward = emit_backward(p->head_dim, p->value_dim, p->deterministic, sm_90a);
+    const uint32_t most = e->arch ? emit_shared_most(e->arch) : 0; /* 0: an architecture that is not known */
+    if (most) /* the runtime chooses in the same way (runtime/cuda/devices.c) */
+        e->backward = emit_backward_within(p->head_dim, p->value_dim, plan->score_count != 0, e->backward, most);
     if (!(e->passes & 1u << FCP_BACKWARD)) e->backward = 0;
-    fcp_code code = check_shared(plan, named, e, err);
     const unsigned tables = e->backward && fcp_kernel_sums(plan) ? EMIT_TABLES : 0;
     const unsigned wire = p->wire == FCP_BF16 ? EMIT_WIRE : 0;
-    if (!code) code = check_fused(e, err);
+    const fcp_code code = check_fused(e, err);
     if (code) return code;
     const unsigned forward = e->passes & 1u << FCP_FORWARD ? emit_forward(p->head_dim, p->value_dim, sm_90a) : 0;
     e->skeletons = forward | e->backward | tables | EMIT_SUPPORT | wire;

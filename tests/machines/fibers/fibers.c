@@ -233,6 +233,14 @@ static fcp_code fibers_unordered_open(const fcp_plan *plan, uint32_t workers, fc
     return open_device(&fibers_unordered_backend, plan, workers, out_device, err);
 }
 
+static fcp_code fibers_ordered_one_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device,
+                                        fcp_error *err) {
+    return open_device(&fibers_ordered_one_backend, plan, workers, out_device, err);
+}
+static fcp_code fibers_unordered_one_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device,
+                                          fcp_error *err) {
+    return open_device(&fibers_unordered_one_backend, plan, workers, out_device, err);
+}
 static fcp_code fibers_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
     return open_device(&fibers_sm90_backend, plan, workers, out_device, err);
 }
@@ -243,6 +251,9 @@ static fcp_code fibers_unordered_sm90_open(const fcp_plan *plan, uint32_t worker
 
 static bool is_sm90(const struct fibers *f) {
     return f->base.backend == &fibers_sm90_backend || f->base.backend == &fibers_unordered_sm90_backend;
+}
+static bool has_one_buffer(const struct fibers *f) {
+    return f->base.backend == &fibers_ordered_one_backend || f->base.backend == &fibers_unordered_one_backend;
 }
 static fcp_device *host_of(fcp_device *device) { return ((struct fibers *)device)->host; }
 
@@ -414,8 +425,12 @@ static fcp_code attend_keys(struct fibers *f, struct worker *w, const fcp_arena 
     if (!locks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     const fibers_kernels *k = f->kernels;
     const fibers_kernel *mma = ordered ? &k->ordered : &k->unordered,
+                        *one = ordered ? &k->ordered_one : &k->unordered_one,
                         *sm90 = ordered ? &k->ordered_sm90 : &k->unordered_sm90;
-    const fibers_kernel *keys = order == FCP_KEYS_ALONE ? &k->dkv : is_sm90(f) && sm90->run ? sm90 : mma;
+    const fibers_kernel *joint = has_one_buffer(f) && one->run ? one
+                                 : is_sm90(f) && sm90->run     ? sm90
+                                                               : mma,
+                        *keys = order == FCP_KEYS_ALONE ? &k->dkv : joint;
     return run_kernel(w, a, keys, launch,
                       keys->parts * fcp_worklists_key_pieces(w->mask.by_head, w->work.key_count, w->work.subs,
                                                              launch->head_count, launch->group),
@@ -451,6 +466,7 @@ static fcp_code attend_range(fcp_device *device, uint32_t worker, const fcp_aren
     const fibers_kernel *rows = forward ? attend : &f->kernels->dq;
     if (!forward && device->backend != &fibers_backend && f->kernels->ordered.run) {
         const bool unordered = device->backend == &fibers_unordered_backend ||
+                               device->backend == &fibers_unordered_one_backend ||
                                device->backend == &fibers_unordered_sm90_backend;
         return attend_keys(f, w, a, &launch, first, count, unordered ? FCP_KEYS_JOINT : FCP_KEYS_ORDERED, err);
     }
@@ -478,6 +494,8 @@ static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_are
     }
 const fcp_backend fibers_backend = FIBERS("fibers", fibers_open);
 const fcp_backend fibers_ordered_backend = FIBERS("fibers, in order", fibers_ordered_open);
+const fcp_backend fibers_ordered_one_backend = FIBERS("fibers, in order, one buffer", fibers_ordered_one_open);
+const fcp_backend fibers_unordered_one_backend = FIBERS("fibers, in any order, one buffer", fibers_unordered_one_open);
 const fcp_backend fibers_sm90_backend = FIBERS("fibers, sm_90a", fibers_sm90_open);
 const fcp_backend fibers_unordered_sm90_backend = FIBERS("fibers, sm_90a, in any order", fibers_unordered_sm90_open);
 const fcp_backend fibers_unordered_backend = FIBERS("fibers, in any order", fibers_unordered_open);

@@ -9,10 +9,11 @@
 #include "tests/machines/fibers/machine.h"
 
 /* The backends. The first three differ in the backward pass: two kernels, one kernel that adds in a fixed order, or one
- * kernel that adds in any order. The last two run several CTAs at a time, and are for head_dim up to 128 only. The sm90
+ * kernel that adds in any order. The last two run several CTAs at a time, and are for head_dim up to 128 only. The one
+ * backends are like those without one in their names, but dO has one buffer where the kernels have that. The sm90
  * backends are like those without sm90 in their names, but use the skeletons for sm_90a where there are any. */
-extern const fcp_backend fibers_backend, fibers_ordered_backend, fibers_unordered_backend, fibers_sm90_backend,
-    fibers_unordered_sm90_backend;
+extern const fcp_backend fibers_backend, fibers_ordered_backend, fibers_unordered_backend, fibers_ordered_one_backend,
+    fibers_unordered_one_backend, fibers_sm90_backend, fibers_unordered_sm90_backend;
 
 /* The skeletons, as they were compiled for one head_dim, type, and with or without a score. */
 typedef struct fibers_kernel {
@@ -24,6 +25,7 @@ typedef struct fibers_kernels {
     uint32_t head_dim, value_dim;
     bool bf16, score;
     fibers_kernel forward, dkv, dq, ordered, unordered; /* .run of the last two is NULL for a head_dim above 128 */
+    fibers_kernel ordered_one, unordered_one; /* with FK_DO_BUFFERS 1; .run is NULL if there is none for the sizes */
     fibers_kernel forward_sm90, ordered_sm90, unordered_sm90; /* .run is NULL if there is none for the sizes */
     fibers_kernel begin_lse, delta, add, round, merge, state_out, fold_sinks, gather, combine, narrow, widen;
     /* .run is NULL without a score. add_to_sums is of tests alone: it adds float i of `count` at `from` to sum i %

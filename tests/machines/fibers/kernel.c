@@ -14,11 +14,24 @@
 #include "codegen/kernels/forward_mma.h"
 #include "codegen/kernels/backward_steps.h"
 #include "codegen/kernels/backward_mma.h"
+#define FK_DO_BUFFERS 2
 #define FK_ORDERED 1
 #include "codegen/kernels/backward_ordered_mma.h"
 #undef FK_ORDERED
 #define FK_ORDERED 0
 #include "codegen/kernels/backward_ordered_mma.h"
+#if FK_HAS_ONE_DO_BUFFER(FK_HEAD_DIM, FK_VALUE_DIM)
+#undef FK_DO_BUFFERS
+#define FK_DO_BUFFERS 1
+#define fk_backward_unordered fk_backward_unordered_one
+#include "codegen/kernels/backward_ordered_mma.h"
+#undef fk_backward_unordered
+#undef FK_ORDERED
+#define FK_ORDERED 1
+#define fk_backward_ordered fk_backward_ordered_one
+#include "codegen/kernels/backward_ordered_mma.h"
+#undef fk_backward_ordered
+#endif
 #if FK_HAS_SCORE
 #include "codegen/kernels/backward_tables.h"
 #endif
@@ -31,6 +44,10 @@ static void run_dq(const void *launch) { fk_backward_dq(*(const fk_launch *)laun
 #if FK_HAS_ORDERED(FK_HEAD_DIM)
 static void run_ordered(const void *launch) { fk_backward_ordered(*(const fk_launch *)launch); }
 static void run_unordered(const void *launch) { fk_backward_unordered(*(const fk_launch *)launch); }
+#endif
+#if FK_HAS_ONE_DO_BUFFER(FK_HEAD_DIM, FK_VALUE_DIM)
+static void run_ordered_one(const void *launch) { fk_backward_ordered_one(*(const fk_launch *)launch); }
+static void run_unordered_one(const void *launch) { fk_backward_unordered_one(*(const fk_launch *)launch); }
 #endif
 
 #if FK_HAS_SM90(FK_HEAD_DIM, FK_VALUE_DIM)
@@ -73,11 +90,15 @@ const fibers_kernels FK_TABLE = {
     .bf16 = FK_BF16,
     .score = FK_HAS_SCORE,
     .forward = {run_forward, FK_FORWARD_WARPS(D, FK_HAS_SCORE) * 32, FK_FORWARD_SHARED(D, V), 1},
-    .dkv = {run_dkv, FK_DKV_WARPS(D) * 32, FK_DKV_SHARED(D, V), FK_DKV_PARTS(D)},
+    .dkv = {run_dkv, FK_DKV_WARPS(D) * 32, FK_DKV_SHARED(D, V, FK_HAS_SCORE), FK_DKV_PARTS(D)},
     .dq = {run_dq, FK_DQ_WARPS(D) * 32, FK_DQ_SHARED(D, V), FK_DQ_PARTS(D)},
 #if FK_HAS_ORDERED(FK_HEAD_DIM)
-    .ordered = {run_ordered, FK_DKV_WARPS(D) * 32, FK_ORDERED_SHARED(D, V), 1},
-    .unordered = {run_unordered, FK_DKV_WARPS(D) * 32, FK_ORDERED_SHARED(D, V), 1},
+    .ordered = {run_ordered, FK_DKV_WARPS(D) * 32, FK_ORDERED_SHARED(D, V, FK_HAS_SCORE, 2), 1},
+    .unordered = {run_unordered, FK_DKV_WARPS(D) * 32, FK_ORDERED_SHARED(D, V, FK_HAS_SCORE, 2), 1},
+#endif
+#if FK_HAS_ONE_DO_BUFFER(FK_HEAD_DIM, FK_VALUE_DIM)
+    .ordered_one = {run_ordered_one, FK_DKV_WARPS(D) * 32, FK_ORDERED_SHARED(D, V, FK_HAS_SCORE, 1), 1},
+    .unordered_one = {run_unordered_one, FK_DKV_WARPS(D) * 32, FK_ORDERED_SHARED(D, V, FK_HAS_SCORE, 1), 1},
 #endif
 #if FK_HAS_SM90(FK_HEAD_DIM, FK_VALUE_DIM)
     .forward_sm90 = {FIBERS_RUN_FORWARD, FK_FORWARD_SM90_THREADS, FK_FORWARD_SM90_SHARED(D, V), 1, .maps = true},
@@ -98,7 +119,7 @@ const fibers_kernels FK_TABLE = {
     .gather = {run_gather, FK_SUPPORT_THREADS, 0, 1},
     .combine = {run_combine, FK_SUPPORT_THREADS, 0, 1},
 #if FK_HAS_SCORE
-    .tables = {run_tables, FK_DKV_WARPS(D) * 32, FK_DKV_SHARED(D, V), FK_DKV_PARTS(D)},
+    .tables = {run_tables, FK_DKV_WARPS(D) * 32, FK_DKV_SHARED(D, V, 1), FK_DKV_PARTS(D)},
     .round_sums = {run_round_sums, FK_SUPPORT_THREADS, 0, 1},
     .add_to_sums = {run_add_to_sums, FK_SUPPORT_THREADS, 0, 1},
 #endif

@@ -88,6 +88,28 @@ Test(kernels, unordered) {
     hand_free(h);
 }
 
+/* One buffer of dO instead of two, for devices with little shared memory: the bits are the same. */
+Test(kernels, one_buffer) {
+    static const uint64_t lengths[] = {300, 90};
+    for (int dtype = FCP_FP16; dtype <= FCP_BF16; dtype++) {
+        static const fcp_backend *const both[] = {&fibers_ordered_backend, &fibers_ordered_one_backend};
+        fcp_packed packed[2];
+        fcp_shape shape;
+        hand *h = hand_make(1, 2, 1, 128, (fcp_dtype)dtype, 1024, dtype == FCP_BF16 ? "causal" : "window", lengths, 2);
+        cr_assert_not_null(h);
+        memset(packed, 0, sizeof packed);
+        fcp_plan_shape(&h->plan, &shape);
+        for (int i = 0; i < 2; i++) judge_run(&h->plan, both[i], 2, 5, &packed[i], both[i]->name);
+        for (int t = 0; t < FCP_TENSORS; t++)
+            cr_assert(!memcmp(packed[0].t[t], packed[1].t[t], fcp_packed_bytes(&shape, (fcp_tensor)t)), "%s differs",
+                      fcp_tensor_name((fcp_tensor)t));
+        judge_packed(&h->plan, h->plan.problem->passes, &packed[1], both[1]->name);
+        for (int i = 0; i < 2; i++) fcp_packed_free(&packed[i]);
+        if (dtype == FCP_BF16) judge_plan(&h->plan, &fibers_unordered_one_backend, 6, false, "unordered, one buffer");
+        hand_free(h);
+    }
+}
+
 Test(kernels, head_dims) {
     static const uint64_t lengths[] = {140, 60, 20};
     static const uint32_t dims[] = {16, 32, 64, 128, 256};

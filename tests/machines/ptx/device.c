@@ -205,6 +205,7 @@ static fcp_code open_device(const fcp_backend *backend, unsigned backward, const
     const bool sm_90a = backward & EMIT_BACKWARD_SM90, deterministic = backward & (EMIT_ORDERED | EMIT_ORDERED_SM90);
     const unsigned forward = emit_forward(p->head_dim, p->value_dim, sm_90a);
     d->backward = backward == EMIT_SPLIT ? backward : emit_backward(p->head_dim, p->value_dim, deterministic, sm_90a);
+    d->backward |= backward & EMIT_ONE_BUFFER;
     d->sm90 = forward == EMIT_FORWARD_SM90;
     if (!tables_make(plan, &d->tables)) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code && p->passes >> FCP_FORWARD & 1) code = open_module(d, FCP_FORWARD, forward | EMIT_SUPPORT, target, err);
@@ -223,6 +224,9 @@ static fcp_code ptx_open(const fcp_plan *plan, uint32_t workers, fcp_device **ou
 }
 static fcp_code ptx_ordered_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
     return open_device(&ptx_ordered_backend, EMIT_ORDERED, "compute_80", plan, workers, out, err);
+}
+static fcp_code ptx_one_buffer_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
+    return open_device(&ptx_one_buffer_backend, EMIT_ORDERED | EMIT_ONE_BUFFER, "compute_86", plan, workers, out, err);
 }
 static fcp_code ptx_unordered_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
     return open_device(&ptx_unordered_backend, EMIT_UNORDERED, "compute_80", plan, workers, out, err);
@@ -737,6 +741,7 @@ static fcp_code ptx_attend(fcp_device *base, uint32_t number, const fcp_arena *a
     }
 const fcp_backend ptx_backend = PTX_BACKEND("PTX", ptx_open);
 const fcp_backend ptx_ordered_backend = PTX_BACKEND("PTX, in order", ptx_ordered_open);
+const fcp_backend ptx_one_buffer_backend = PTX_BACKEND("PTX for sm_86, in order, one buffer", ptx_one_buffer_open);
 const fcp_backend ptx_unordered_backend = PTX_BACKEND("PTX, in any order", ptx_unordered_open);
 const fcp_backend ptx_sm100_backend = PTX_BACKEND("PTX for sm_100, in any order", ptx_sm100_open);
 const fcp_backend ptx_sm90_backend = PTX_BACKEND("PTX for sm_90a", ptx_sm90_open);

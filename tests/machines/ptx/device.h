@@ -12,7 +12,9 @@
 /* They differ in the backward pass: two kernels; one kernel, ordered; one kernel, unordered, if the head_dim has
  * one. */
 extern const fcp_backend ptx_backend, ptx_ordered_backend, ptx_unordered_backend;
-/* The last of these, compiled for sm_100. */
+/* The second of these, with one buffer of dO instead of two (EMIT_ONE_BUFFER), compiled for sm_86. */
+extern const fcp_backend ptx_one_buffer_backend;
+/* The last of them, compiled for sm_100. */
 extern const fcp_backend ptx_sm100_backend;
 /* The kernels for sm_90a, if the head_dim has them: the backward pass ordered, or unordered. */
 extern const fcp_backend ptx_sm90_backend, ptx_unordered_sm90_backend;

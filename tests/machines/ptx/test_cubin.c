@@ -177,6 +177,34 @@ Test(cubin, skeletons) {
     close_gate(&g);
 }
 
+/* Architectures with 99 KiB of shared memory for a CTA: there, too, the backward pass is one kernel where head_dim and
+ * value_dim are 128, and does not spill. Without a score it has one buffer of dO. */
+Test(cubin, little_shared_memory) {
+    static const char *const little[] = {"sm_86", "sm_89", "sm_120"};
+    static const char *const masks[] = {"causal", "lambda(sink = 8, window = 100)", "dilated(w = 100, d = 7)"};
+    gate g;
+    open_gate(&g);
+    for (unsigned i = 0; i < 3 * 3 * 2; i++) {
+        const char *arch = little[i % 3];
+        const bool score = i / 9;
+        char text[400];
+        g.fused = i / 3 % 3 == 0;
+        snprintf(text, sizeof text,
+                 "model { heads = 4; kv_heads = 2; head_dim = 128; dtype = %s }\ncluster { nodes = 1; gpus = 1 }\n"
+                 "batch { lengths = [300] }\nplan { mask = %s; block = 128%s }\n",
+                 i % 2 ? "fp16" : "bf16", masks[i / 3 % 3], score ? "; score = softcap" : "");
+        fcp_plan *plan = plan_named("little", text);
+        unsigned skeletons = 0;
+        for (int deterministic = 0; deterministic < 2; deterministic++)
+            skeletons |= emit_backward_within(128, 128, score, emit_backward(128, 128, deterministic, false),
+                                              emit_shared_most(arch));
+        cr_assert_eq(skeletons, EMIT_ORDERED | EMIT_UNORDERED | (score ? 0 : EMIT_ONE_BUFFER));
+        judge(&g, plan, skeletons, arch, text);
+        fcp_plan_free(plan);
+    }
+    close_gate(&g);
+}
+
 /* Gradients of tables: beside the kernels of a backward pass, which stay within their budgets. */
 Test(cubin, gradients_of_tables) {
     static const sizes all[] = {{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}};

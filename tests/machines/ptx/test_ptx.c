@@ -227,6 +227,46 @@ Test(ptx, shared_keys) {
     right(MODEL(1, 1, 16, fp16) CLUSTER(1) BATCH(4400) SHARED_KEYS, &ptx_unordered_backend, 4);
 }
 
+/* Runs both passes of a plan; the results are in `packed`. */
+static void results_of(const fcp_plan *plan, const fcp_backend *backend, fcp_packed *packed) {
+    const fcp_session_options options = {.size = sizeof options, .compute_threads = 1, .timeout_s = 300};
+    char text[TEXT];
+    fcp_shape shape;
+    fcp_session *session;
+    fcp_error err = {0};
+    fcp_plan_shape(plan, &shape);
+    *packed = (fcp_packed){0};
+    cr_assert(fcp_packed_alloc(&shape, ALL, packed, &err) == FCP_OK);
+    fcp_packed_draw(&shape, ALL, 2, packed);
+    cr_assert(session_on(plan, backend, &options, &session, &err) == FCP_OK, "%s", err.message);
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, packed, NULL, &err) == FCP_OK, "%s",
+                  err.message);
+    ptx_device_trouble(text, TEXT);
+    cr_assert_str_empty(text, "%s: %s", backend->name, text);
+    fcp_session_free(session);
+}
+
+/* One buffer of dO instead of two, for devices with little shared memory: right, and with the same bits. Items wait for
+ * one another at the same rows. */
+Test(ptx, one_buffer) {
+    static const fcp_backend *const both[] = {&ptx_ordered_backend, &ptx_one_buffer_backend};
+    fcp_packed packed[2];
+    fcp_shape shape;
+    if (!compiler()) return;
+    right(MODEL(2, 2, 128, fp16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = window(w = 100)"), both[1], 1);
+    fcp_plan *plan =
+        plan_named("program", "model { heads = 2; kv_heads = 1; head_dim = 128; dtype = bf16 }\n" CLUSTER(1)
+                                  BATCH(300, 40) "plan { mask = causal; block = 1K; passes = forward, backward }\n");
+    fcp_plan_shape(plan, &shape);
+    for (int i = 0; i < 2; i++) results_of(plan, both[i], &packed[i]);
+    for (int t = 0; t < FCP_TENSORS; t++)
+        cr_assert(!memcmp(packed[0].t[t], packed[1].t[t], fcp_packed_bytes(&shape, (fcp_tensor)t)), "%s differs",
+                  fcp_tensor_name((fcp_tensor)t));
+    for (int i = 0; i < 2; i++) fcp_packed_free(&packed[i]);
+    fcp_plan_free(plan);
+}
+
 /* What later architectures have beside it: two numbers added by one instruction. */
 Test(ptx, sm100) {
     if (!compiler()) return;

@@ -55,6 +55,10 @@ bool kernel_find(cu_function f) {
         if (strcmp(known[i].name, f->name) == 0 && strstr(f->module->text, entry) &&
             (!known[i].beside || strstr(f->module->text, known[i].beside))) {
             f->kernel = (const fibers_kernel *)(const void *)((const char *)all + known[i].offset);
+            if (strstr(f->module->text, "#define FK_DO_BUFFERS 1\n"))
+                f->kernel = f->kernel == &all->ordered     ? &all->ordered_one
+                            : f->kernel == &all->unordered ? &all->unordered_one
+                                                           : f->kernel;
             f->parameters = known[i].parameters;
             return f->kernel->run != NULL;
         }

@@ -14,6 +14,14 @@ static fcp_plan *plan_as(const char *model, const char *lengths, const char *res
     return plan_named("test.fcp", text);
 }
 
+static void must_fail(const fcp_plan *plan, unsigned skeletons, fcp_code want, const char *why) {
+    char *text = (char *)(uintptr_t)1;
+    fcp_error err;
+    cr_assert_eq(fcp_kernel_source(plan, skeletons, false, &text, &err), want, "%s", why);
+    cr_assert_null(text);
+    cr_assert_not_null(strstr(err.message, why), "'%s' has no '%s'", err.message, why);
+}
+
 static char *source_of(const fcp_plan *plan, unsigned skeletons) {
     char *text;
     fcp_error err;
@@ -152,26 +160,30 @@ Test(kernel_source, table) {
     while (getline(&line, &room, f) > 0) {
         char cell[6][60], sizes[20];
         emit_kernel kernels[2][EMIT_KERNELS];
-        unsigned dims[2], threads[2], registers[2], blocks[2], shared;
+        unsigned dims[2], threads[2], registers[2], blocks[2], shared[2];
         if (sscanf(line, "| fk_%30s | %15[^|] | %50[^|] | %50[^|] | %50[^|] | %50[^|] | %50[^|] | %50[^|] |", name,
                    sizes, cell[0], cell[1], cell[2], cell[3], cell[4], cell[5]) != 8)
             continue;
         const bool both = sscanf(sizes, "%u, %u", &dims[0], &dims[1]) == 2;
         if (!both) dims[1] = dims[0];
         read_pair(cell[0], threads);
-        cr_assert_eq(sscanf(cell[1], "%u", &shared), 1);
-        for (int score = 0; score < 2; score++) {
-            uint32_t count = emit_kernels_of(dims[0], dims[1], score, ~0u, kernels[score]), i = 0;
+        read_pair(cell[1], shared);
+        const bool one = name[strlen(name) - 1] == '1'; /* "fk_backward_ordered-1": with one buffer of dO */
+        if (one) name[strlen(name) - 2] = 0;
+        for (int score = 0; score < (one ? 1 : 2); score++) {
+            const unsigned skeletons = one ? ~0u : ~(unsigned)EMIT_ONE_BUFFER;
+            uint32_t count = emit_kernels_of(dims[0], dims[1], score, skeletons, kernels[score]), i = 0;
             while (i < count && strcmp(kernels[score][i].name + 3, name)) i++;
             cr_assert(i < count, "%s", line);
-            cr_assert(kernels[score][i].threads == threads[score] && kernels[score][i].shared == shared, "%s", line);
+            cr_assert_eq(kernels[score][i].threads, threads[score], "%s", line);
+            cr_assert_eq(kernels[score][i].shared, shared[score], "%s: %u", line, kernels[score][i].shared);
             for (int a = 0; a < 4; a++) {
                 char *slash = strchr(cell[2 + a], '/');
                 if (cell[2 + a][0] == '-') continue; /* it does not run there */
                 cr_assert_not_null(slash, "%s", line);
                 read_pair(cell[2 + a], registers);
                 read_pair(slash + 1, blocks);
-                uint32_t fit = emit_resident(archs[a], threads[score], registers[score], shared);
+                uint32_t fit = emit_resident(archs[a], threads[score], registers[score], shared[score]);
                 cr_assert_eq(fit, blocks[score], "%s: %u blocks on %s", line, fit, archs[a]);
                 cr_assert(registers[score] <= kernels[score][i].registers);
             }
@@ -188,6 +200,7 @@ Test(kernel_source, table) {
         uint32_t count = emit_kernels_of(d, v, false, EMIT_FORWARD | EMIT_TABLES | EMIT_SPLIT | joint | sm90, kernels);
         for (uint32_t k = 0; k < count; k++) want += kernels[k].shared != 0; /* the small ones stand elsewhere */
     }
+    want += 2; /* those with one buffer */
     cr_assert_eq(found, want, "%u rows of %u", found, want);
     free(line);
     fclose(f);
@@ -199,6 +212,35 @@ Test(kernel_source, table) {
     cr_assert(emit_resident("sm_86", 256, 200, 107024) == 0 && emit_resident("sm_80", 256, 255, 163 << 10) == 1);
     cr_assert(emit_resident("sm_80", 512, 200, 0) == 0 && emit_resident("sm_800", 32, 16, 0) == 0 &&
               emit_resident("", 32, 16, 0) == 0);
+}
+
+/* On every architecture that is known the backward pass in one kernel fits, with two buffers of dO or one: emit asks for
+ * that without words. One buffer is another source, with less shared memory. */
+Test(kernel_source, one_buffer) {
+    static const char *const archs[] = {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"};
+    static const unsigned dims[] = {16, 32, 64, 96, 128}, kinds[] = {EMIT_ORDERED, EMIT_UNORDERED};
+    for (int i = 0; i < 8 * 5 * 5 * 2 * 2; i++) {
+        const char *arch = archs[i % 8];
+        const unsigned d = dims[i / 8 % 5], v = dims[i / 40 % 5], kind = kinds[i / 200 % 2];
+        const bool score = i / 400, little = emit_shared_most(arch) == 99 << 10;
+        if (!emit_has_dims(d, v)) continue;
+        const unsigned fits = emit_backward_within(d, v, score, kind, emit_shared_most(arch));
+        cr_assert_eq(fits, kind | (little && v == 128 && !score ? EMIT_ONE_BUFFER : 0), "%s, %u, %u", arch, d, v);
+    }
+    cr_assert_eq(emit_backward_within(128, 128, false, EMIT_SPLIT, 99 << 10), EMIT_SPLIT);
+    cr_assert_eq(emit_backward_within(128, 64, false, EMIT_ORDERED, 48 << 10), EMIT_SPLIT);
+    cr_assert_eq(emit_backward_within(128, 128, false, EMIT_ORDERED_SM90, 227 << 10), EMIT_ORDERED_SM90);
+    fcp_plan *plan = plan_as("head_dim = 128; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128 }");
+    char *two = source_of(plan, EMIT_ORDERED), *one = source_of(plan, EMIT_ORDERED | EMIT_ONE_BUFFER);
+    cr_assert(strstr(two, "#define FK_DO_BUFFERS 2\n") && strstr(one, "#define FK_DO_BUFFERS 1\n"));
+    must_fail(plan, EMIT_ONE_BUFFER, FCP_E_PLAN_FORMAT, "no such skeleton");
+    free(two);
+    free(one);
+    fcp_plan_free(plan);
+    plan = plan_as("head_dim = 128; value_dim = 64; dtype = bf16", "lengths = [300]",
+                   "plan { mask = causal; block = 128 }");
+    must_fail(plan, EMIT_ORDERED | EMIT_ONE_BUFFER, FCP_E_PLAN_FORMAT, "that this skeleton has not");
+    fcp_plan_free(plan);
 }
 
 /* Batches share kernels; models, masks and types do not. Names that a program gives are not in its kernels. */
@@ -223,14 +265,6 @@ Test(kernel_source, depends_on) {
     }
     free(first);
     fcp_plan_free(a);
-}
-
-static void must_fail(const fcp_plan *plan, unsigned skeletons, fcp_code want, const char *why) {
-    char *text = (char *)(uintptr_t)1;
-    fcp_error err;
-    cr_assert_eq(fcp_kernel_source(plan, skeletons, false, &text, &err), want, "%s", why);
-    cr_assert_null(text);
-    cr_assert_not_null(strstr(err.message, why), "'%s' has no '%s'", err.message, why);
 }
 
 Test(kernel_source, refused) {
