@@ -5,7 +5,7 @@
  * seconds, but setmaxnreg and named barriers have no bound.
  *
  * On a stand-in the kernels do nothing. What they should have written is put in its place, and the step shows what it
- * does with that.
+ * does with that. For tests, --inject takes spoil, die and hang of :ladder/RUNG.
  */
 #define _GNU_SOURCE
 #include <signal.h>

@@ -41,6 +41,8 @@ const rung rates[] = {
     {"rate-red", "rate_red", "red.add.f32", "the places", RED(1)},
     {"rate-red.v2", "rate_red", "red.add.v2.f32", "the places", RED(2)},
     {"rate-red.v4", "rate_red", "red.add.v4.f32", "the places", RED(4), .device = RUNG_FROM_90},
+    {"rate-bulk", "rate_bulk", "cp.reduce.async.bulk, rows of 512 bytes from shared memory", "the places", RED(0),
+     .device = RUNG_ONLY_90A, .shared = 32768},
     {"rate-turn", "rate_turn", "a turn passes from one CTA to another", "fk_acquire, fk_release", .ctas = 2,
      .threads = 32, .a = 5, .number = RUNG_WORD, .rows = 1, .columns = 2, .prepare = zero, .expect = hops},
     {"rate-rows-32", "rate_rows_32", "m64n32k16, both operands from shared memory", SUSPECT, PRODUCTS(32)},

@@ -132,11 +132,11 @@ static bool put_calibrate_rows(const gpu *g) {
 
 bool gpu_report(const gpu *g) {
     static const char *const peers[] = {"note", "fact", NULL}, *const driver[] = {"driver", NULL};
-    static const char *const plans[] = {"plan", NULL}, *const rungs[] = {"rung", NULL},
-                      *const waits[] = {"waits", NULL};
+    static const char *const plans[] = {"plan", NULL}, *const waits[] = {"waits", NULL};
     char path[400], beside[420];
     snprintf(path, sizeof path, "%.380s/GPU.md", g->folder);
     snprintf(beside, sizeof beside, "%s.%ld", path, (long)getpid());
+    static const char *const rungs[] = {"rung", NULL};
     FILE *f = fopen(beside, "w");
     if (!f) return false;
     put_head(f, g);

@@ -87,8 +87,10 @@ FK_DEVICE void rung_add4(fk_u64 to, float a, float b, float c, float d) {
 RUNG(rung_red, 128) {
     fk_u64 to = p.out + fk_thread() % 16 * 16;
     float x = (float)(fk_thread() / 16 + 1);
-    if (p.a == 1) FK_UNROLL
-    for (fk_u32 i = 0; i < 4; i++) rung_add1(to + i * 4, x * (float)(i + 1));
+    if (p.a == 1) {
+        FK_UNROLL
+        for (fk_u32 i = 0; i < 4; i++) rung_add1(to + i * 4, x * (float)(i + 1));
+    }
     if (p.a == 2) {
         fk_add_global2(to, x, x * 2);
         fk_add_global2(to + 8, x * 3, x * 4);
@@ -198,12 +200,13 @@ FK_DEVICE void rung_tile(fk_u32 to, fk_u64 from, fk_u32 boxes, fk_u32 rows, fk_u
         fk_copy_rows(to, boxes, rows, fk_thread(), 128, from, boxes * FK_TILE_ROW, there);
         fk_cp_async_wait();
     }
-    if (way == RUNG_STORED) FK_ROLL
-    for (fk_u32 i = fk_thread(); i < rows * boxes * 32; i += 128) {
-        fk_u32 row = i / (boxes * 32), word = i % (boxes * 32);
-        fk_store_shared_bits(to + (word / 32 * rows + row) * FK_TILE_ROW + (word % 32 / 4 ^ row % 8) * 16 +
-                                 word % 4 * 4,
-                             fk_load_bits(from + i * 4));
+    if (way == RUNG_STORED) {
+        FK_ROLL
+        for (fk_u32 i = fk_thread(); i < rows * boxes * 32; i += 128) {
+            fk_u32 row = i / (boxes * 32), word = i % (boxes * 32), line = word / 32 * rows + row;
+            fk_store_shared_bits(to + line * FK_TILE_ROW + (word % 32 / 4 ^ row % 8) * 16 + word % 4 * 4,
+                                 fk_load_bits(from + i * 4));
+        }
     }
 }
 /* The tile of 64 rows and 128 columns that way d makes. Of the rows, the first c are there. */

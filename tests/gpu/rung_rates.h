@@ -20,26 +20,50 @@ FK_DEVICE void rate_add4(fk_u64 to) {
 #else
 FK_DEVICE void rate_add4(fk_u64) {}
 #endif
-/* A tile is 64 rows of 128 floats, and a lane has the places that it has of a product (dQ in the backward pass), or with
- * 4 at once twice as many neighbours in half as many places. */
+/* A tile is 64 rows of 128 floats. With 2 at once a lane has the places that it has of a product, as of dQ in the backward
+ * pass; with 1 or 4 half as many neighbours, or twice as many. */
 RATE(rate_red, 256) {
-    fk_u32 row = fk_warp() % 4 * 16 + fk_lane() / 4, column = fk_warp() / 4 * 64;
+    fk_u32 row = fk_warp() % 4 * 16 + fk_lane() / 4, column = fk_warp() / 4 * 64 + fk_lane() % 4 * p.a;
     FK_ROLL
     for (fk_u32 i = 0; i < p.b; i++) {
-        fk_u64 tile = p.out + (fk_u64)((i * fk_ctas() + fk_cta()) % p.c) * 32768;
-        if (p.a == 4) FK_UNROLL
-        for (fk_u32 j = 0; j < 8; j++)
-            rate_add4(tile + ((row + j % 2 * 8) * 128 + column + j / 2 * 16 + fk_lane() % 4 * 4) * 4);
-        else FK_UNROLL for (fk_u32 j = 0; j < 16; j++) {
-            fk_u64 to = tile + ((row + j % 2 * 8) * 128 + column + j / 2 * 8 + fk_lane() % 4 * 2) * 4;
-            if (p.a == 2) fk_add_global2(to, 1, 1);
-            else {
-                rate_add1(to);
-                rate_add1(to + 4);
-            }
+        fk_u64 own = p.out + (fk_u64)((i * fk_ctas() + fk_cta()) % p.c) * 32768 + (row * 128 + column) * 4;
+        if (p.a == 1) {
+            FK_UNROLL
+            for (fk_u32 j = 0; j < 32; j++) rate_add1(own + (j % 2 * 8 * 128 + j / 2 * 4) * 4);
+        }
+        if (p.a == 2) {
+            FK_UNROLL
+            for (fk_u32 j = 0; j < 16; j++) fk_add_global2(own + (j % 2 * 8 * 128 + j / 2 * 8) * 4, 1, 1);
+        }
+        if (p.a == 4) {
+            FK_UNROLL
+            for (fk_u32 j = 0; j < 8; j++) rate_add4(own + (j % 2 * 8 * 128 + j / 2 * 16) * 4);
         }
     }
 }
+
+#if FK_FORWARD_SM90
+/* The same by bulk additions of rows of shared memory, which a warp issues; two tiles may still be read. */
+FK_DEVICE void rate_add_row(fk_u64 to, fk_u32 from) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], 512;" ::"l"(to), "r"(from)
+                 : "memory");
+}
+RATE(rate_bulk, 256) {
+    for (fk_u32 i = fk_thread(); i < 32768 / 4; i += 256) fk_store_shared(fk_shared() + i * 4, 1);
+    fk_fence_proxy_async();
+    fk_sync();
+    if (fk_warp()) return;
+    FK_ROLL
+    for (fk_u32 i = 0; i < p.b; i++) {
+        fk_u64 tile = p.out + (fk_u64)((i * fk_ctas() + fk_cta()) % p.c) * 32768;
+        FK_UNROLL
+        for (fk_u32 row = fk_lane(); row < 64; row += 32) rate_add_row(tile + row * 512, fk_shared() + row * 512);
+        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+        asm volatile("cp.async.bulk.wait_group.read 2;" ::: "memory");
+    }
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+#endif
 
 /* --- turns: two CTAs pass one lock to and fro, a times ------------------------------------------------------------ */
 
@@ -73,8 +97,10 @@ FK_DEVICE void rate_begin(float *c, fk_u32 n) {
 }
 /* The sums of the first warpgroup, and the clocks. */
 FK_DEVICE void rate_end(const rung_launch *p, const float *c, fk_u32 n, fk_u64 few, fk_u64 many) {
-    if (fk_thread() < 128) FK_UNROLL
-    for (fk_u32 i = 0; i < n / 2; i++) fk_store(p->out + (fk_thread() * (n / 2) + i) * 4, c[i]);
+    if (fk_thread() < 128) {
+        FK_UNROLL
+        for (fk_u32 i = 0; i < n / 2; i++) fk_store(p->out + (fk_thread() * (n / 2) + i) * 4, c[i]);
+    }
     fk_sync();
     if (fk_thread() == 0) {
         fk_store_bits(p->out + 65536 - 8, (fk_u32)few);

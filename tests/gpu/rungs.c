@@ -282,7 +282,7 @@ const rung rungs[] = {
      "numbers 0 to 31: fk_add_global_long; from 32 on: fk_max_global", .ctas = 4, .threads = 128, .a = 300,
      .number = RUNG_WORD, .rows = 1, .columns = 48, .prepare = lowest, .expect = longs},
     {"turns", "rung_turns", "64 CTAs add in the order of their tickets: fk_acquire, red, bar.sync, fk_release",
-     "fk_acquire's fence, or st.release, which must come after the CTA's additions", TURNS, .columns = 128},
+     "fk_acquire, before which nothing may be added, or st.release, after which nothing may", TURNS, .columns = 128},
     {"flag", "rung_flag", "a stream raises a flag behind a copy, while the kernel waits; then cp.async reads the copy",
      "fk_wait_arrival; or cuStreamWriteValue32, which must run beside the kernel", ONE, .flag = true, .shared = TILE,
      .c = 64, TILE_OUT, .layout = RUNG_CHUNKS, .prepare = tensor, .expect = first_rows},

@@ -370,9 +370,11 @@ bool ptx_async_close(ptx_block *b) {
         ptx_async_warp *x = b->warps[v].more;
         if (!x) continue;
         good = ptx_products_close(&b->warps[v], x->products) && good;
+        good = ptx_additions_close(&b->warps[v], x->additions) && good;
         free(x->fences);
         x->fences = NULL;
         x->products = NULL;
+        x->additions = NULL;
     }
     if (!s) return good;
     if (s->copy_count)

@@ -1,4 +1,4 @@
-/* async.h: the asynchronous parts of sm_90a: mbarriers, TMA loads, fences between proxies, WGMMA, and setmaxnreg. For
+/* async.h: the asynchronous parts of sm_90a: mbarriers, TMA loads, bulk additions, fences between proxies, WGMMA, and setmaxnreg. For
  * the files that implement them.
  *
  * After the warps, a CTA's vector clocks have PTX_AGENTS more components, the agents. Agent n stands for all TMA loads
@@ -35,10 +35,12 @@ typedef struct ptx_async_warp {
     uint32_t fence_count, fence_room;
     uint32_t registers;                        /* as setmaxnreg left them; 0: as launched */
     struct ptx_products *products;
+    struct ptx_additions *additions;
 } ptx_async_warp;
 ptx_async_warp *ptx_async_of(ptx_warp *w);
 
 /* Called when a block has ended. Frees what it had. False: something was still under way. */
 bool ptx_async_close(ptx_block *b);
 bool ptx_products_close(ptx_warp *w, struct ptx_products *p); /* wgmma.c */
+bool ptx_additions_close(ptx_warp *w, struct ptx_additions *all); /* bulk.c */
 #endif

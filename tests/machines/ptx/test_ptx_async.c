@@ -150,6 +150,11 @@ Test(ptx_async, products) {
 #define STORE "shl.b32 %r6, %r0, 2;\nadd.s32 %r6, %r6, %r90;\nst.shared.u32 [%r6], %r0;\n"
 #define PROXY "fence.proxy.async.shared::cta;\n"
 #define MEET "bar.sync 0;\n"
+#define FOUR STORE "st.shared.u32 [%r6+4], %r0;\nst.shared.u32 [%r6+8], %r0;\nst.shared.u32 [%r6+12], %r0;\n"
+#define BULK                                                                                                           \
+    "mov.u32 %r8, 16;\ncp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd2], [%r6], %r8;\n"               \
+    "cp.async.bulk.commit_group;\n"
+#define DONE "cp.async.bulk.wait_group 0;\n"
 #define SUMS "{%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7, %f8, %f9, %f10, %f11, %f12, %f13, %f14, %f15}"
 #define PRODUCT "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 " SUMS ", %rd4, %rd5, %p3, 1, 1, 0, 0;\n"
 #define FENCE "wgmma.fence.sync.aligned;\n"
@@ -166,7 +171,8 @@ Test(ptx_async, found) {
         {OPEN FIRST ZERO EXPECT(8192) BOX_0 ALL "ld.shared.u32 %r7, [%r90];", "shared memory at 1024"},
         {OPEN FIRST ZERO EXPECT(8192) BOX_0
          "$L_only:\nmbarrier.try_wait.parity.shared::cta.b64 %p1, [%r91], 0;\n@!%p1 bra $L_only;\n" ALL
-         "ld.shared.u32 %r7, [%r90];", "shared memory at 1024"}, /* only one has waited */
+         "ld.shared.u32 %r7, [%r90];",
+         "shared memory at 1024"}, /* only one has waited */
         {OPEN FIRST ZERO EXPECT(16384) BOX_0 COPY "[%r90+8192], [%rd3, {%r1, %r2, %r3, %r92}], [%r91];\n" ALL,
          "unfinished copy: the block ends"},
         {OPEN FIRST ZERO EXPECT(8208) BOX_0 ALL WAIT(0), "deadlock"},
@@ -181,7 +187,7 @@ Test(ptx_async, found) {
         {OPEN FIRST ZERO "st.shared.u32 [%r90+512], %r0;\n" EXPECT(8192) BOX_0 ALL WAIT(0),
          "missing proxy fence: a tensor copy"},
         {"@%p9 bra $L_open;\nmbarrier.init.shared::cta.b64 [%r91], 1;\n$L_open:\nbar.sync 0;\n" FIRST ZERO EXPECT(8192)
-         BOX_0 ALL WAIT(0),
+             BOX_0 ALL WAIT(0),
          "opened and not fenced"},
         {"@%p9 bra $L_open;\nmbarrier.init.shared::cta.b64 [%r91], 1;\n$L_open:\n" WAIT(1), "r"}, /* none there,
          or a race */
@@ -189,7 +195,8 @@ Test(ptx_async, found) {
         {OPEN WAIT(0), "deadlock"},
         {OPEN WAIT(2), "a parity of 2"},
         {OPEN "mbarrier.arrive.shared::cta.b64 _, [%r91];\n"
-         "add.s32 %r91, %r91, 8;\nmbarrier.arrive.shared::cta.b64 _, [%r91];", "there is no barrier"},
+              "add.s32 %r91, %r91, 8;\nmbarrier.arrive.shared::cta.b64 _, [%r91];",
+         "there is no barrier"},
         {OPEN FIRST "mbarrier.init.shared::cta.b64 [%r91+4], 1;\n" ALL, "not a multiple of 8"},
         {OPEN FIRST "mbarrier.init.shared::cta.b64 [%r91], 1;\n" ALL, "unfinished copy: it writes"}, /* opened twice */
         {OPEN "ld.shared.u32 %r7, [%r91];", "unfinished copy: it reads"}, /* a barrier is no number */
@@ -218,8 +225,17 @@ Test(ptx_async, found) {
         /* the fence of another's writes is of no use */
         {DESCRIPTORS STORE MEET PROXY FENCE PRODUCT COMMIT ENDED, "missing proxy fence: a product reads"},
         {DESCRIPTORS STORE PROXY FENCE PRODUCT COMMIT ENDED, "race"},
-        {DESCRIPTORS FENCE PRODUCT COMMIT "shl.b32 %r6, %r0, 7;\nadd.s32 %r6, %r6, %r90;\nst.shared.u32 [%r6], %r0;\n"
-         ENDED, "race"},
+        {DESCRIPTORS FENCE PRODUCT COMMIT
+         "shl.b32 %r6, %r0, 7;\nadd.s32 %r6, %r6, %r90;\nst.shared.u32 [%r6], %r0;\n" ENDED,
+         "race"},
+        {FIRST FOUR PROXY BULK DONE ALL, NULL},
+        {FIRST FOUR BULK DONE ALL, "missing proxy fence: a bulk addition reads"},
+        {FIRST FOUR PROXY BULK ALL, "unfinished additions"},
+        {FIRST FOUR PROXY BULK "cp.async.bulk.wait_group.read 0;\n" ALL, "unfinished additions"},
+        {FIRST FOUR PROXY BULK "st.shared.u32 [%r6], %r0;\n" DONE ALL, "race"},
+        {FIRST FOUR PROXY BULK "cp.async.bulk.wait_group.read 0;\nst.shared.u32 [%r6], %r0;\n" DONE ALL, NULL},
+        {FIRST STORE PROXY BULK DONE ALL, "it adds what nobody wrote"},
+        {FIRST FOUR PROXY "add.s64 %rd2, %rd2, 4;\n" BULK DONE ALL, "not a multiple of 16"},
         {"setmaxnreg.dec.sync.aligned.u32 40;", NULL},
         {"setmaxnreg.dec.sync.aligned.u32 36;", "not a multiple of 8"},
         {"setmaxnreg.inc.sync.aligned.u32 40;", "to 40"},

@@ -225,7 +225,7 @@ static void all_stand(rung_set set, bool sm90, const char *target, int major, un
 Test(ptx_ladder, sm_90a) { all_stand(RUNG_LADDER, true, "compute_90a", 9, 39); }
 Test(ptx_ladder, sm_80) { all_stand(RUNG_LADDER, false, "compute_80", 8, 9); }
 Test(ptx_ladder, sm_100) { all_stand(RUNG_LADDER, false, "compute_100", 10, 10); }
-Test(ptx_ladder, rates_of_sm_90a) { all_stand(RUNG_RATES, true, "compute_90a", 9, 13); }
+Test(ptx_ladder, rates_of_sm_90a) { all_stand(RUNG_RATES, true, "compute_90a", 9, 14); }
 Test(ptx_ladder, rates_of_sm_80) { all_stand(RUNG_RATES, false, "compute_80", 8, 3); }
 
 /* Climbs with the flaws of climb `number`. */
