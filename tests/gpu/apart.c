@@ -122,5 +122,6 @@ void gpu_run_apart(gpu *g, const gpu_apart *x, gpu_answer *answer) {
             snprintf(answer->why, sizeof answer->why, "its process ended by itself, with %d", WEXITSTATUS(status));
     }
     if (x->judged) gpu_crashed(g, x->name);
+    if (x->judged && pid > 0) gpu_unpipe(g, pid);
     munmap(out, sizeof *out);
 }

@@ -726,7 +726,9 @@ bool gpu_say(char answer[GPU_ANSWER], const char *format, ...) {
 }
 
 unsigned conformance(gpu *g, void (*tell)(void *context, const char *question, const char *answer), void *context) {
-    static const struct { const char *text; bool (*ask)(asked *q);
+    static const struct {
+        const char *text;
+        bool (*ask)(asked *q);
     } questions[] = {
         {"errors have the names and numbers that are expected", error_numbers},
         {"contexts: a primary one a device, current where set, needed for memory", contexts},

@@ -12,8 +12,8 @@
 
 #include "tests/gpu/gpu.h"
 
-static const char *const files[] = {"GPU.md",   "state",     "peers",           "rows.csv",      "smoke.txt",
-                                    "hung.txt", "tools.txt", "profile.ncu-rep", "exception.core"};
+static const char *const files[] = {"GPU.md",   "state",     "peers",           "rows.csv", "smoke.txt",
+                                    "hung.txt", "tools.txt", "profile.ncu-rep", "gpu.core"};
 enum { MOST = 8 };
 
 static bool copy(const char *from, const char *to) {

@@ -120,9 +120,10 @@ void gpu_end_with(pid_t parent);
 void gpu_dump(const gpu *g, pid_t pid, const char *name, const fcp_plan *plan);
 /* The same of this process, if a run of the session did not end. Returns whether it did not. */
 bool gpu_hung(const gpu *g, const fcp_session *session, const char *name);
-/* In a process that has not opened the driver yet: an exception of its kernels leaves FOLDER/exception.core, unless
- * there was one before. And any process may trace this one. */
+/* In a process that has not opened the driver yet: an exception of its kernels leaves FOLDER/gpu.core, and so does
+ * gpu_dump, unless there was one before. And any process may trace this one. */
 void gpu_may_crash(const gpu *g);
+void gpu_unpipe(const gpu *g, pid_t pid); /* removes what such a process has left in the folder, but the dump */
 /* What the core dump has, if there is one that has not been looked into yet. */
 void gpu_crashed(const gpu *g, const char *name);
 

@@ -1,9 +1,10 @@
 /* hung.c: lets CUDA's debugger say where kernels are that do not end, before their process is ended, and what a core
- * dump of an exception has. What it prints is appended to FOLDER/hung.txt.
+ * dump has, which the driver writes after an exception or when it is asked. What the debugger prints is appended to
+ * FOLDER/hung.txt. A place may forbid to trace processes, and then the dump says the same without the memory.
  *
  * Requires: cuda-gdb in PATH, in /usr/local/cuda/bin or where FCP_DEBUGGER says; without it one line says so. The
  *           process must let itself be traced (gpu_may_crash).
- * Cost:     at most DUMP_S seconds.
+ * Cost:     at most DUMP_S seconds for a dump and a process each, and CORE_S.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,7 +27,8 @@
 #include "runtime/exec/tensors.h"
 #include "tests/gpu/gpu.h"
 
-#define DUMP_S 15.0
+#define DUMP_S 12.0
+#define CORE_S 5.0 /* how long a dump may take to be there */
 enum {
     ARGUMENTS = 110,
     LENGTH = 500,
@@ -118,10 +120,85 @@ static void run(const gpu *g, command *c, const char *title) {
     fclose(f);
 }
 
+/* --- core dumps --------------------------------------------------------------------------------------------------- */
+
+static void core_path(const gpu *g, char path[400]) { snprintf(path, 400, "%.380s/gpu.core", g->folder); }
+/* A named pipe that the driver of that process reads. */
+static void pipe_path(const char *folder, pid_t pid, char path[400]) {
+    snprintf(path, 400, "%.360s/corepipe.%ld", folder, (long)pid);
+}
+
+/* The environment's names and the words of the flags are those of the manual of cuda-gdb, "GPU core dump support". A
+ * dump without memory is small. It would end the process by abort(), and the error would not be told: skip_abort. */
+void gpu_may_crash(const gpu *g) {
+    char path[400], real[PATH_MAX] = "";
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    core_path(g, path);
+    if (!access(path, F_OK) || !realpath(g->folder, real)) return; /* the first dump says most */
+    snprintf(path, sizeof path, "%.380s/gpu.core", real);
+    setenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1", 1);
+    setenv("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP", "1", 1);
+    setenv("CUDA_ENABLE_CPU_COREDUMP_ON_EXCEPTION", "0", 1);
+    setenv("CUDA_COREDUMP_GENERATION_FLAGS",
+           "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,skip_abort", 1);
+    setenv("CUDA_COREDUMP_FILE", path, 1);
+    pipe_path(real, getpid(), path);
+    setenv("CUDA_ENABLE_USER_TRIGGERED_COREDUMP", "1", 1);
+    setenv("CUDA_COREDUMP_PIPE", path, 1);
+}
+
+void gpu_unpipe(const gpu *g, pid_t pid) {
+    char path[400];
+    pipe_path(g->folder, pid, path);
+    unlink(path);
+}
+
+void gpu_crashed(const gpu *g, const char *name) {
+    char path[400], title[LENGTH];
+    core_path(g, path);
+    if (access(path, F_OK) || journal_find(g->journal, "dumped", "gpu.core", NULL, 0)) return;
+    journal_add(g->journal, "dumped", "gpu.core", name);
+    command *c = calloc(1, sizeof *c);
+    if (!c) return;
+    add(c, "cuda-gdb");
+    add(c, "-nx");
+    add(c, "-batch");
+    add(c, "-ex");
+    add(c, "target cudacore %s", path);
+    ask(c, NULL);
+    snprintf(title, sizeof title, "%.200s: gpu.core", name);
+    run(g, c, title);
+    free(c);
+}
+
+/* Asks the driver of a process for a dump of what its kernels do, and waits until it is there. That needs no right to
+ * trace the process. */
+static void ask_for_core(const gpu *g, pid_t pid, const char *name) {
+    char path[400];
+    struct stat now, before = {.st_size = -1};
+    pipe_path(g->folder, pid, path);
+    const int to = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (to < 0) return; /* it was not asked to listen: there is a dump already */
+    const bool asked = write(to, "1", 1) == 1;
+    close(to);
+    core_path(g, path);
+    fcp_patience left = fcp_patience_of(CORE_S, 0.1);
+    for (bool more = asked; more && !fcp_patience_ends(&left);) {
+        nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+        if (stat(path, &now)) continue;
+        more = now.st_size != before.st_size; /* it still grows */
+        before = now;
+    }
+    gpu_crashed(g, name);
+}
+
+/* --- what does not end -------------------------------------------------------------------------------------------- */
+
 void gpu_dump(const gpu *g, pid_t pid, const char *name, const fcp_plan *plan) {
     command *c = calloc(1, sizeof *c);
     char title[LENGTH];
     if (!c) return;
+    ask_for_core(g, pid, name);
     add(c, "cuda-gdb");
     add(c, "-nx");
     add(c, "-batch");
@@ -138,42 +215,4 @@ bool gpu_hung(const gpu *g, const fcp_session *session, const char *name) {
     if (!s || !s->hung) return false;
     gpu_dump(g, getpid(), name, s->plan);
     return true;
-}
-
-/* --- exceptions --------------------------------------------------------------------------------------------------- */
-
-static void core_path(const gpu *g, char path[400]) { snprintf(path, 400, "%.380s/exception.core", g->folder); }
-
-/* The environment's names and the words of the flags are those of the manual of cuda-gdb, "GPU core dump support". A
- * dump without memory is small. It would end the process by abort(), and the error would not be told: skip_abort. */
-void gpu_may_crash(const gpu *g) {
-    char path[400], real[PATH_MAX] = "";
-    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
-    core_path(g, path);
-    if (!access(path, F_OK) || !realpath(g->folder, real)) return; /* the first exception says most */
-    snprintf(path, sizeof path, "%.380s/exception.core", real);
-    setenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1", 1);
-    setenv("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP", "1", 1);
-    setenv("CUDA_ENABLE_CPU_COREDUMP_ON_EXCEPTION", "0", 1);
-    setenv("CUDA_COREDUMP_GENERATION_FLAGS",
-           "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,skip_abort", 1);
-    setenv("CUDA_COREDUMP_FILE", path, 1);
-}
-
-void gpu_crashed(const gpu *g, const char *name) {
-    char path[400], title[LENGTH], done[40];
-    core_path(g, path);
-    if (access(path, F_OK) || journal_find(g->journal, "dumped", path, done, sizeof done)) return;
-    journal_add(g->journal, "dumped", path, name);
-    command *c = calloc(1, sizeof *c);
-    if (!c) return;
-    add(c, "cuda-gdb");
-    add(c, "-nx");
-    add(c, "-batch");
-    add(c, "-ex");
-    add(c, "target cudacore %s", path);
-    ask(c, NULL);
-    snprintf(title, sizeof title, "%.200s had an exception: exception.core", name);
-    run(g, c, title);
-    free(c);
 }

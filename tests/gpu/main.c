@@ -183,7 +183,7 @@ static void note_beginning(gpu *g) {
     if (f && fgets(commit, sizeof commit, f)) commit[strcspn(commit, "\n")] = 0;
     if (f) fclose(f);
     strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", gmtime_r(&now, &t));
-    static const char *const older[] = {"hung.txt", "exception.core", "smoke.txt", "tools.txt"}; /* of another run */
+    static const char *const older[] = {"hung.txt", "gpu.core", "smoke.txt", "tools.txt"}; /* of another run */
     for (size_t i = 0; i < sizeof older / sizeof *older; i++) {
         snprintf(path, sizeof path, "%.370s/%s", g->folder, older[i]);
         unlink(path);

@@ -151,16 +151,19 @@ cat > "$folder/debugger" << 'EOF'
 echo "debugger: $*"
 EOF
 chmod +x "$folder/debugger"
+rm -f "$folder/gpu/corepipe"* # of runs that ended with their machine
 FCP_DEBUGGER=$folder/debugger
 tile stuck ".* did not end within 1 s"
 says "the debugger looks into it" "^debugger: -nx -batch -p [0-9]* .*-ex info cuda kernels .*-ex info cuda warps" \
     "$folder/gpu/hung.txt"
 says "under its name" "^== head_dim-128 does not end: process" "$folder/gpu/hung.txt"
+says "and the driver is asked for a core dump" "^== head_dim-128: gpu.core" "$folder/gpu/hung.txt"
 tile hang "did not end within .* s, and was ended"
 says "the debugger looks into what is ended" "^== smoke/head_dim-128 does not end: process" "$folder/gpu/hung.txt"
 tile fail ".*CUDA_ERROR_LAUNCH_FAILED"
+holds "no pipe is left" sh -c '! ls "$1"/corepipe* 2> /dev/null | grep -q .' sh "$folder/gpu"
 says "an exception leaves a core dump, which is looked into" \
-    "^debugger: .*-ex target cudacore $folder/gpu/exception.core .*-ex info cuda warps" "$folder/gpu/hung.txt"
+    "^debugger: .*-ex target cudacore $folder/gpu/gpu.core .*-ex info cuda warps" "$folder/gpu/hung.txt"
 [ -z "$everything" ] || tile die "its process was ended by signal 9"
 FCP_DEBUGGER=/nowhere/cuda-gdb
 

@@ -1,10 +1,15 @@
 /* driver.c: the devices, contexts and memory of the stand-in driver (standin.h describes it), and the functions that
  * other stand-ins call. streams.c has the streams, events and graphs, and launches.c the work that is put into them.
  * Every object is allocated and counted, so that a test sees what was not freed. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/machines/standin/symbols.h"
 
@@ -29,16 +34,30 @@ allocation *allocation_of(uint64_t address) {
     return NULL;
 }
 
-/* What the driver does when a kernel has an exception. */
-static void leave_core(void) {
-    const char *path = getenv("CUDA_COREDUMP_FILE"), *on = getenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION");
+/* Writes an empty core dump, if the environment asks for one as CUDA's driver understands it. */
+static void leave_core(const char *asked) {
+    const char *path = getenv("CUDA_COREDUMP_FILE"), *on = getenv(asked);
     FILE *f = path && on && *on == '1' ? fopen(path, "wxe") : NULL;
     if (f) fclose(f);
+}
+static void *listen(void *path) {
+    char byte;
+    const int from = open(path, O_RDWR | O_CLOEXEC); /* writing, too, so that a writer that ends is no end */
+    while (from >= 0 && read(from, &byte, 1) != 1) {}
+    leave_core("CUDA_ENABLE_USER_TRIGGERED_COREDUMP");
+    return NULL;
+}
+/* Who writes into that pipe gets a core dump. */
+static void open_pipe(void) {
+    static pthread_t thread;
+    char *path = getenv("CUDA_COREDUMP_PIPE");
+    if (path && !thread && !mkfifo(path, 0600) && !pthread_create(&thread, NULL, listen, path)) pthread_detach(thread);
 }
 
 bool injected(void) {
     control.calls++;
-    if (control.fail_at && control.breaks && control.calls == control.fail_at) leave_core();
+    if (control.fail_at && control.breaks && control.calls == control.fail_at)
+        leave_core("CUDA_ENABLE_COREDUMP_ON_EXCEPTION");
     return control.fail_at && (control.breaks ? control.calls >= control.fail_at : control.calls == control.fail_at);
 }
 
@@ -60,6 +79,7 @@ API cuInit(unsigned flags) {
     }
     const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
     control.connections = connections ? atoi(connections) : 8;
+    open_pipe();
     ENTER;
     return flags ? CU_ERROR_INVALID_VALUE : CU_SUCCESS;
 }
