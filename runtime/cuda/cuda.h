@@ -84,7 +84,7 @@ typedef struct cuda_device {
     char name[64];
     int major, minor, multiprocessors, shared; /* shared: the most bytes of shared memory that a CTA may have */
     unsigned forward;        /* EMIT_FORWARD or EMIT_FORWARD_SM90 */
-    unsigned backward;       /* one of EMIT_BACKWARD */
+    unsigned backward;       /* one of EMIT_BACKWARD, or with EMIT_ONE_BUFFER */
     uint32_t attention[FCP_PASSES]; /* how many SMs attention may use */
     bool apart;              /* in every pass some transfer of its ranks needs SMs */
     cu_green green;          /* compute streams belong to this green context; NULL: to the device's own context */
