@@ -98,6 +98,9 @@ FK_STORE(fk_store_host_bits, "st.relaxed.sys.global.u32", fk_u64, "l", fk_u32, "
 FK_DEVICE void fk_load_shared2(float out[2], fk_u32 from) {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(out[0]), "=f"(out[1]) : "r"(from) : "memory");
 }
+FK_DEVICE void fk_store_shared2(fk_u32 to, float a, float b) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(a), "f"(b) : "memory");
+}
 FK_DEVICE void fk_load2(float out[2], fk_u64 from) {
     asm volatile("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(out[0]), "=f"(out[1]) : "l"(from) : "memory");
 }
