@@ -327,8 +327,9 @@ enum { FK_FORWARD_SM90_THREADS = 384 };
 #define FK_DQ_REGISTERS(d) 255
 
 /* dK, dV and dQ for sm_90a, where head_dim and value_dim are both 64 or both 128: FK_KEYS keys stay in shared memory,
- * rows stream by in two stages, dS has two buffers, dQ one. A thread has 168 registers at the beginning; then the warpgroup
- * that loads gives some of its own to those that compute (setmaxnreg). */
+ * rows stream by in two stages, dS has two buffers, and dQ of a step goes to memory through one. A thread has 168
+ * registers at the beginning; then the warpgroup that loads gives some of its own to those that compute
+ * (setmaxnreg). */
 #define FK_HAS_BACKWARD_SM90(d, v) ((d) == (v) && ((d) == 64 || (d) == 128))
 enum { FK_BACKWARD_SM90_THREADS = 384 };
 #define FK_BACKWARD_SM90_ROWS(d) ((d) > 64 ? 64 : 128)

@@ -10,11 +10,12 @@
  * Order:    a CTA does its pieces in the order in which it took them, and waits only for pieces that were taken before.
  *           So the oldest piece under way never waits, and any grid gives the same bits. Fused, it also waits for
  *           flags.
- * Threads:  three warpgroups. Of the first, two warps load ("loaders"); one waits for turns ("waiters"), and one adds dQ
- *           and passes turns on ("passers"), so that no thread that computes has to poll a lock. The other two
- *           warpgroups compute ("workers"). Each has 64 of the item's keys and all rows of a step.
- * Shared:   K, V; two stages of Q, dO, base, delta and minus of their rows, and a record that says which these are; two
- *           buffers of dS; dQ of a step; mbarriers; tickets (the numbers of the pieces that were taken from the counter).
+ * Threads:  three warpgroups. Of the first, two warps load ("loaders"); one waits for turns ("waiters"),
+ *           and one adds dQ and passes turns on ("passers"), so that no thread that computes has to poll a lock. The
+ *           other two warpgroups compute ("workers"). Each has 64 of the item's keys and all rows of a step.
+ * Shared:   K, V; two stages of Q, dO, base, delta and minus of their rows, and a record that says which
+ *           these are; two buffers of dS; dQ of a step; mbarriers; tickets (the numbers of the pieces that were taken
+ *           from the counter).
  * Source:   the backward pass of FlashAttention-3, by work list; the locks are the semaphores of its deterministic
  *           mode.
  *
@@ -32,10 +33,11 @@
  *           workers wait neither for the step's turn nor for the additions. They wait only until the dQ of the step
  *           before has been read. (An instruction of a worker adds 8 bytes at most without exchanges between lanes.)
  *
- * Turns:    a turn may be passed on when the L2 cache has what was added in it. One warp that waited for that would look
- *           at the lock of its next turn only afterwards. So there are two: waiters look at the lock of turn n + 1 while
- *           dQ is added in turn n, and while passers wait until these additions are done. dQ of a step has a turn, and
- *           so have dK and dV of a piece if other pieces have the same keys. These named barriers are for turns:
+ * Turns:    a turn may be passed on when the L2 cache has what was added in it. One warp that waited for
+ *           that would look at the lock of its next turn only afterwards. So there are two: waiters look at the lock
+ *           of turn n + 1 while dQ is added in turn n, and while passers wait until these additions are done. dQ of a
+ *           step has a turn, and so have dK and dV of a piece if other pieces have the same keys. These named
+ *           barriers are for turns:
  *               STEP    waiters arrive, passers wait     a turn of dQ has come
  *               TURN    waiters arrive, workers wait     a turn of dK or dV has come
  *               ADDED   workers arrive, passers wait     workers have added dK or dV

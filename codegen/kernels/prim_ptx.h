@@ -152,8 +152,8 @@ FK_DEVICE fk_u32 fk_comes_last(fk_u64 counter, fk_u32 count) {
 FK_DEVICE void fk_acquire(fk_u64 lock, fk_u32 x) {
     fk_u32 is;
     FK_BEGUN;
-    /* Each look empties the L1 cache. A fence behind relaxed looks would do so once, but would also wait until this SM's
-     * own writes have reached the L2 cache, which are those of the turn before. */
+    /* Each look empties the L1 cache. A fence behind relaxed looks would do so once, but would also wait until this
+     * SM's own writes have reached the L2 cache, which are those of the turn before. */
     do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(is) : "l"(lock) : "memory");
     while (is != x && !fk_gives_up(begun, 2, lock, x));
 }

@@ -30,11 +30,12 @@ FK_PRIMITIVE(void, fk_fence_proxy_async, (void))
  * an fk_wait_arrival. */
 FK_PRIMITIVE(void, fk_fence_proxy_async_global, (void))
 
-/* --- bulk additions: the TMA adds floats of shared memory to floats of global memory, each atomically. One thread calls
- * fk_bulk_add(to, from, bytes), all multiples of 16; that only begins it. fk_bulk_commit makes one group of those that
- * the thread has begun. fk_bulk_wait_read waits until all its groups have read shared memory, fk_bulk_wait until they
- * have added: then what others read or add after an fk_release of this thread comes behind. Additions that a thread
- * begins after an fk_acquire come behind those before the release if it calls fk_fence_proxy_async_global between. */
+/* --- bulk additions: the TMA adds floats of shared memory to floats of global memory, each atomically. One thread
+ * calls fk_bulk_add(to, from, bytes), all multiples of 16; that only begins it. fk_bulk_commit makes one group of
+ * those that the thread has begun. fk_bulk_wait_read waits until all its groups have read shared memory, fk_bulk_wait
+ * until they have added: then what others read or add after an fk_release of this thread comes behind. Additions that
+ * come after an fk_acquire come behind those before the release if the thread that acquired has called
+ * fk_fence_proxy_async_global. */
 FK_PRIMITIVE(void, fk_bulk_add, (fk_u64 to, fk_u32 from, fk_u32 bytes))
 FK_PRIMITIVE(void, fk_bulk_commit, (void))
 FK_PRIMITIVE(void, fk_bulk_wait_read, (void))

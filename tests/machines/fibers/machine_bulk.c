@@ -3,9 +3,9 @@
  * Requires: machine_parts.h.
  * Method:   an addition reads shared memory at some time between its beginning and the wait for that, and adds at some
  *           time up to the wait for all of it; the seed says when. What it reads is checked at its beginning and again
- *           when it is waited for, so writes between the two are races. What a thread releases does not include it until
- *           it has been waited for. So additions that nobody waited for come behind those of the next CTA in turn, which
- *           the check of turns finds (machine_turns.c).
+ *           when it is waited for, so writes between the two are races. What a thread releases does not include it
+ *           until it has been waited for. So additions that nobody waited for come behind those of the next CTA in
+ *           turn, which the check of turns finds (machine_turns.c).
  * Cost:     linear in the bytes.
  */
 #include <stdlib.h>

@@ -9,11 +9,11 @@
 
 typedef enum flaw {
     NONE,
-    NOT_FENCED,         /* what was stored */
-    NOT_MET,            /* who stored it */
-    LOCK_NOT_FENCED,    /* what was acquired */
-    READ_NOT_WAITED,    /* before the place is written again */
-    ADDED_NOT_WAITED,   /* before the turn is passed on */
+    NOT_FENCED,       /* what was stored */
+    NOT_MET,          /* who stored it */
+    LOCK_NOT_FENCED,  /* what was acquired */
+    READ_NOT_WAITED,  /* before the place is written again */
+    ADDED_NOT_WAITED, /* before the turn is passed on */
     NO_GROUP,
     NOT_ALIGNED
 } flaw;
@@ -60,8 +60,15 @@ static bool run(machine *m, flaw f, uint64_t seed, float data[6]) {
     struct sums n = {.to = (uintptr_t)data, .f = f};
     machine_range ranges[] = {{"data", n.to, n.to + 16, true, owners, true},
                               {"the rest", n.to + 16, n.to + 24, true, NULL, false}};
-    machine_launch launch = {.kernel = add_in_turn, .parameters = &n, .blocks = 3, .threads = 64, .shared = 64,
-                             .ranges = ranges, .range_count = 2, .seed = seed, .resident = MACHINE_RESIDENT};
+    machine_launch launch = {.kernel = add_in_turn,
+                             .parameters = &n,
+                             .blocks = 3,
+                             .threads = 64,
+                             .shared = 64,
+                             .ranges = ranges,
+                             .range_count = 2,
+                             .seed = seed,
+                             .resident = MACHINE_RESIDENT};
     return machine_run(m, &launch, text);
 }
 
@@ -77,7 +84,10 @@ Test(machine_bulk, in_turn) {
 }
 
 Test(machine_bulk, flaws) {
-    static const struct { flaw f; const char *name; } flaws[] = {
+    static const struct {
+        flaw f;
+        const char *name;
+    } flaws[] = {
         {NOT_FENCED, "missing proxy fence: a bulk addition reads shared byte"},
         {NOT_MET, "race: shared byte"},
         {LOCK_NOT_FENCED, "missing proxy fence: a bulk addition after a lock was acquired"},

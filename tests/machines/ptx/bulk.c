@@ -33,8 +33,11 @@ static bool acquires_fenced(ptx_warp *w, unsigned lane) {
     for (uint32_t v = 0; v < b->warp_count; v++) {
         const ptx_warp *other = &b->warps[v];
         if (other->acquired && (other == w || w->clock[other->self] >= other->acquired))
-            return ptx_fail(w, lane, "missing proxy fence: a bulk addition behind what warp %u acquired and did not "
-                            "fence", v), false;
+            return ptx_fail(w, lane,
+                            "missing proxy fence: a bulk addition behind what warp %u acquired and did not "
+                            "fence",
+                            v),
+                   false;
     }
     return true;
 }
@@ -112,7 +115,7 @@ static ptx_next bulk_wait(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
         struct ptx_bulk x = s->bulks[n];
         const bool now = x.committed && mask >> x.lane & 1;
         if (now && !x.was_read) {
-            if (!add(w, &x)) return PTX_FAIL; /* with what it has read; who may know that it is there is another matter */
+            if (!add(w, &x)) return PTX_FAIL; /* ptx_bulk_waited says who may rely on that */
             ptx_shared_was_read(w, x.from, x.bytes);
             x.was_read = true;
         }
@@ -128,8 +131,11 @@ bool ptx_bulk_waited(ptx_warp *w, unsigned lane) {
         const ptx_async_warp *s = b->warps[v].more;
         for (uint32_t n = 0; s && n < s->bulk_count; n++)
             if (&b->warps[v] == w || w->clock[b->warps[v].self] >= s->bulks[n].when)
-                return ptx_fail(w, lane, "unfinished copy: it releases, and a bulk addition of warp %u before that has "
-                                "not been waited for", v), false;
+                return ptx_fail(w, lane,
+                                "unfinished copy: it releases, and a bulk addition of warp %u before that has "
+                                "not been waited for",
+                                v),
+                       false;
     }
     return true;
 }
