@@ -63,7 +63,7 @@ CMD_SRC = $(wildcard compiler/cli/*.c)
 FIBER_KERNELS := $(shell sed -n 's/^X(\(.*\), \(.*\), \(.*\), \(.*\))$$/\1-\2-\3-\4/p' tests/machines/fibers/builds.def)
 FIBER_SM90 = $(foreach d,64 128 192 256,$(foreach v,64 128 192 256,$(filter $d-$v-%,$(FIBER_KERNELS))))
 FIBER_SRC = $(addprefix tests/machines/fibers/,machine.c machine_order.c machine_turns.c machine_memory.c machine_prims.c machine_async.c \
-  machine_products.c fibers.c)
+  machine_bulk.c machine_products.c fibers.c)
 FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/machines/fibers/kernel-%.o) \
   $(FIBER_SM90:%=$(B)/tests/machines/fibers/kernel_sm90-%.o)
 # Tests that need NVRTC (make check-ptx), and all others (make check).

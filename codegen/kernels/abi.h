@@ -362,15 +362,17 @@ enum { FK_FORWARD_SM90_THREADS = 384, FK_FORWARD_SM90_BARRIERS = 128 };
 #define FK_DQ_REGISTERS(d) 255
 
 /* dK, dV and dQ for sm_90a, where head_dim and value_dim are both 64 or both 128: FK_KEYS keys stay in shared memory,
- * rows stream by in two stages, dS has two buffers. A thread has 168 registers at the beginning; then the warpgroup
- * that loads gives some of its own to those that compute (setmaxnreg). */
+ * rows stream by in two stages, dS has two buffers, and dQ of a step goes to memory through one. A thread has 168
+ * registers at the beginning; then the warpgroup that loads gives some of its own to those that compute
+ * (setmaxnreg). */
 #define FK_HAS_BACKWARD_SM90(d, v) ((d) == (v) && ((d) == 64 || (d) == 128))
 enum { FK_BACKWARD_SM90_THREADS = 384 };
 #define FK_BACKWARD_SM90_ROWS(d) ((d) > 64 ? 64 : 128)
+#define FK_BACKWARD_SM90_DQ_ROW(d) ((d)*4 + 32) /* bytes of a row of dQ on its way to memory */
 enum { FK_BACKWARD_SM90_RECORD = 40 }; /* bytes that say what rows a step has; a multiple of 8 */
 #define FK_BACKWARD_SM90_SHARED(d, v)                                                                                  \
     (FK_TILE_BYTES(FK_KEYS + 2 * FK_BACKWARD_SM90_ROWS(d), (d) + (v)) +                                                \
-     2 * FK_TILE_BYTES(FK_KEYS, FK_BACKWARD_SM90_ROWS(d)) + 24 * FK_BACKWARD_SM90_ROWS(d) +                            \
-     2 * FK_BACKWARD_SM90_RECORD + 32)
+     2 * FK_TILE_BYTES(FK_KEYS, FK_BACKWARD_SM90_ROWS(d)) + FK_BACKWARD_SM90_ROWS(d) * FK_BACKWARD_SM90_DQ_ROW(d) +    \
+     24 * FK_BACKWARD_SM90_ROWS(d) + 2 * FK_BACKWARD_SM90_RECORD + 32)
 #define FK_BACKWARD_SM90_REGISTERS 168
 #endif

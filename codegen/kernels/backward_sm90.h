@@ -10,11 +10,12 @@
  * Order:    a CTA does its pieces in the order in which it took them, and waits only for pieces that were taken before.
  *           So the oldest piece under way never waits, and any grid gives the same bits. Fused, it also waits for
  *           flags.
- * Threads:  three warpgroups. Of the first, two warps load ("loaders"); one waits for turns ("waiters"), and one passes
- *           them on ("passers"), so that no thread that computes has to poll a lock. The other two warpgroups compute
- *           ("workers"). Each has 64 of the item's keys and all rows of a step.
- * Shared:   K, V; two stages of Q, dO, base, delta and minus of their rows, and a record that says which these are; two
- *           buffers of dS; mbarriers; tickets (the numbers of the pieces that were taken from the counter).
+ * Threads:  three warpgroups. Of the first, two warps load ("loaders"); one waits for turns ("waiters"),
+ *           and one adds dQ and passes turns on ("passers"), so that no thread that computes has to poll a lock. The
+ *           other two warpgroups compute ("workers"). Each has 64 of the item's keys and all rows of a step.
+ * Shared:   K, V; two stages of Q, dO, base, delta and minus of their rows, and a record that says which
+ *           these are; two buffers of dS; dQ of a step; mbarriers; tickets (the numbers of the pieces that were taken
+ *           from the counter).
  * Source:   the backward pass of FlashAttention-3, by work list; the locks are the semaphores of its deterministic
  *           mode.
  *
@@ -28,30 +29,36 @@
  *           dQ = dS K, for which it needs dS of all keys. If head_dim is 64, its half is 64 of 128 rows; if 128, 64 of
  *           128 columns (of 64 rows).
  *
- * Turns:    a turn may be passed on when the L2 cache has what was added in it. One warp that waited for that would look
- *           at the lock of its next turn only afterwards. So there are two: waiters look at the lock of turn n + 1 while
- *           workers add in turn n, and while passers wait until these additions are done. Each turn of a CTA goes
- *           through three named barriers:
- *               TURN    waiters arrive, workers wait     turn n has come
- *               ADDED   workers arrive, passers wait     workers have added in turn n
- *               NEXT    passers arrive, waiters wait     workers have left TURN of n
- *           One of each is enough, since nobody arrives at one for n + 1 before all have left it for n:
- *             - Waiters arrive at TURN of n + 1 behind NEXT of n, so behind ADDED of n, at which workers arrive when
- *               they have left TURN of n.
- *             - Workers arrive at ADDED of n + 1 behind TURN of n + 1, so behind NEXT of n, at which passers arrive
- *               when they have left ADDED of n.
- *             - Passers arrive at NEXT of n + 1 behind ADDED of n + 1, so behind TURN of n + 1, at which waiters arrive
- *               when they have left NEXT of n.
- *           Passers wait for workers and never for a lock. So a turn that has come is always passed on, even if the
- *           next one of the CTA never comes.
+ * dQ:       workers leave a step's dQ in shared memory, and passers let the TMA add it to memory, a row at a time. So
+ *           workers wait neither for the step's turn nor for the additions. They wait only until the dQ of the step
+ *           before has been read. (An instruction of a worker adds 8 bytes at most without exchanges between lanes.)
+ *
+ * Turns:    a turn may be passed on when the L2 cache has what was added in it. One warp that waited for
+ *           that would look at the lock of its next turn only afterwards. So there are two: waiters look at the lock
+ *           of turn n + 1 while dQ is added in turn n, and while passers wait until these additions are done. dQ of a
+ *           step has a turn, and so have dK and dV of a piece if other pieces have the same keys. These named
+ *           barriers are for turns:
+ *               STEP    waiters arrive, passers wait     a turn of dQ has come
+ *               TURN    waiters arrive, workers wait     a turn of dK or dV has come
+ *               ADDED   workers arrive, passers wait     workers have added dK or dV
+ *               NEXT    passers arrive, waiters wait     STEP or TURN has been left
+ *           One of each is enough, since nobody arrives at one for a turn before all have left it for the one before:
+ *             - Waiters arrive at STEP or TURN behind NEXT of the turn before. Passers arrive there when they have left
+ *               STEP; or when they have left ADDED, at which workers arrive when they have left TURN.
+ *             - Workers arrive at ADDED behind TURN, so behind NEXT of the turn before, at which passers arrive when
+ *               they have left ADDED of that turn.
+ *             - Passers arrive at NEXT behind STEP, or behind ADDED and so TURN, at which waiters arrive when they have
+ *               left NEXT of the turn before.
+ *           Passers wait for workers, and for a lock only where waiters have found its turn. So a turn that has come is
+ *           always passed on, even if the next one of the CTA never comes.
  *
  * Overlap:  the rows of the next step are loaded while this step is computed. Within a step, products run beside other
- *           work: dQ of the step before and S begin together; then S runs while that dQ is added to memory; dP, while
- *           the mask is evaluated and P is made; dV, while dS is made; dK, while dS is stored to shared memory.
+ *           work: dQ of the step before and S begin together; then S runs while that dQ is stored to shared memory; dP,
+ *           while the mask is evaluated and P is made; dV, while dS is made; dK, while dS is stored to shared memory.
  *           The first step of an item has no dQ before it. It begins that product all the same, on whatever is in the
  *           buffer, and drops the result, because no path of the loop may leave out a product (see README.md).
  *           dS has two buffers, so one barrier of both warpgroups a step is enough: a warpgroup that writes a buffer
- *           again has met the other one after that one had read it. Nobody waits for the atomics that add to sums.
+ *           again has met the other one after that one had read it. No worker waits for additions to sums in memory.
  */
 #if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM, FK_VALUE_DIM)
 #ifndef FK_BACKWARD_SM90
@@ -73,23 +80,30 @@ enum {
     FK_B_THREADS = FK_BACKWARD_SM90_THREADS,
     FK_B_KEYS_BYTES = FK_TILE_BYTES(FK_KEYS, FK_HEAD_DIM),
     FK_B_ROWS_BYTES = FK_TILE_BYTES(FK_B_ROWS, FK_HEAD_DIM),
-    FK_B_DS_BYTES = FK_KEYS * FK_B_ROWS * 2
+    FK_B_DS_BYTES = FK_KEYS * FK_B_ROWS * 2,
+    FK_B_DQ_ROW = FK_BACKWARD_SM90_DQ_ROW(FK_HEAD_DIM),
+    FK_B_DQ_BYTES = FK_B_ROWS * FK_B_DQ_ROW
 };
 
 /* Named barriers. Who meets whom, and what it means. */
 enum {
-    FK_B_STAGE_FREE = 1, /* and 2. Workers, and if ordered waiters and passers, to loaders: we have read the stage */
+    FK_B_STAGE_FREE = 1, /* and 2. Workers, passers, and if ordered waiters, to loaders: we have read the stage */
     FK_B_KEYS_FREE = 3,  /* everybody to loaders: we have read K, V and the ticket before */
     FK_B_DS = 4,         /* workers among themselves: dS is there */
-    FK_B_TURN,           /* waiters to workers: it is the turn of this step, or of this piece */
-    FK_B_ADDED,          /* workers to passers: we have added the step's part of dQ, or the piece's dK or dV */
-    FK_B_NEXT,           /* passers to waiters: workers have left FK_B_TURN */
+    FK_B_TURN,           /* waiters to workers: it is the turn of this piece to add dK, or dV */
+    FK_B_ADDED,          /* workers to passers: we have added it */
+    FK_B_STEP,           /* waiters to passers: it is the turn of this step to add dQ */
+    FK_B_NEXT,           /* passers to waiters: FK_B_TURN, or FK_B_STEP, has been left */
+    FK_B_DQ_FREE,        /* passers to workers: the place of dQ has been read */
+    FK_B_DQ,             /* workers to passers: the step's dQ is in its place */
+    FK_B_PASSED,         /* passers among themselves: all rows have been added */
     FK_B_TICKET          /* loaders among themselves: the ticket is there */
 };
 
 #if defined FK_NAME_WAITS
 FK_NAME_WAITS(backward, "rows full, stage 0|rows full, stage 1|keys full",
-              "all|rows free, stage 0|rows free, stage 1|keys free|dS of all keys|a turn|sums added|turn taken|a ticket",
+              "all|rows free, stage 0|rows free, stage 1|keys free|dS of all keys|a turn of dK or dV|dK or dV added|"
+              "a turn of dQ|turn taken|place of dQ free|dQ of a step|dQ added|a ticket",
               "loaders 2|waiters 1|passers 1|worker 0 4|worker 1 4")
 #endif
 
@@ -118,8 +132,9 @@ FK_DEVICE fk_u32 fk_b_rows(fk_u32 stage, fk_u32 which) { /* Q, dO */
     return fk_b_keys(2) + (stage * 2 + which) * FK_B_ROWS_BYTES;
 }
 FK_DEVICE fk_u32 fk_b_ds(fk_u32 buffer) { return fk_b_rows(2, 0) + buffer * FK_B_DS_BYTES; }
+FK_DEVICE fk_u32 fk_b_dq_rows(void) { return fk_b_ds(2); }
 FK_DEVICE fk_u32 fk_b_numbers(fk_u32 stage, fk_u32 which) { /* base, delta, minus */
-    return fk_b_ds(2) + (stage * 3 + which) * FK_B_ROWS * 4;
+    return fk_b_dq_rows() + FK_B_DQ_BYTES + (stage * 3 + which) * FK_B_ROWS * 4;
 }
 FK_DEVICE fk_u32 fk_b_record(fk_u32 stage) { return fk_b_numbers(2, 0) + stage * FK_BACKWARD_SM90_RECORD; }
 FK_DEVICE fk_u32 fk_b_stage_full(fk_u32 stage) { return fk_b_record(2) + stage * 8; }
@@ -133,7 +148,7 @@ FK_DEVICE fk_key_piece fk_b_piece(const fk_launch *p, fk_u32 n) {
 }
 /* How many threads take part when a stage becomes free. */
 FK_DEVICE fk_u32 fk_b_free_threads(const int ordered) {
-    return FK_B_LOADERS + FK_B_WORKERS + (ordered ? FK_B_WAITERS + FK_B_PASSERS : 0);
+    return FK_B_LOADERS + FK_B_WORKERS + FK_B_PASSERS + (ordered ? FK_B_WAITERS : 0);
 }
 
 /* --- records ------------------------------------------------------------------------------------------------------ */
@@ -296,50 +311,84 @@ FK_DEVICE void fk_b_load(const fk_launch_maps *m, const int ordered) {
 
 /* --- turns -------------------------------------------------------------------------------------------------------- */
 
-/* What one warp does for a turn. Waiters wait for it and tell the workers. Passers wait until the workers have added,
- * and pass it on. first: it is the CTA's first turn. */
-FK_DEVICE void fk_b_take_turn(fk_u64 lock, fk_u32 turn, const int waits, int first) {
-    if (waits) {
-        if (fk_lane() == 0) fk_acquire(lock, turn);
-        if (!first) fk_named_barrier_sync(FK_B_NEXT, FK_B_WAITERS + FK_B_PASSERS);
-        fk_named_barrier_arrive(FK_B_TURN, FK_B_WAITERS + FK_B_WORKERS);
-    } else {
-        fk_named_barrier_sync(FK_B_ADDED, FK_B_PASSERS + FK_B_WORKERS);
-        fk_named_barrier_arrive(FK_B_NEXT, FK_B_WAITERS + FK_B_PASSERS);
-        if (fk_lane() == 0) fk_release(lock, turn + 1);
+/* Waits for a turn and says so at a barrier of `threads` threads. first: it is the CTA's first turn. */
+FK_DEVICE void fk_b_wait_turn(fk_u64 lock, fk_u32 turn, int first, fk_u32 barrier, fk_u32 threads) {
+    if (fk_lane() == 0) {
+        fk_acquire(lock, turn);
+        fk_fence_proxy_async_global(); /* for what passers begin to add */
     }
+    if (!first) fk_named_barrier_sync(FK_B_NEXT, FK_B_WAITERS + FK_B_PASSERS);
+    fk_named_barrier_arrive(barrier, threads);
 }
 
-/* Takes the turns of all steps of a piece. n: as in fk_b_work_piece. */
-FK_DEVICE fk_u32 fk_b_take_row_turns(fk_u32 n, const int waits) {
-    fk_u32 more = 1;
-    for (; more; n++) {
-        fk_u32 record = fk_b_record(n % 2);
-        fk_mbarrier_wait(fk_b_stage_full(n % 2), n / 2 % 2);
-        fk_u64 lock = fk_load_shared_long(record + FK_B_LOCK);
-        fk_u32 turn = fk_load_shared_bits(record + FK_B_TURN_OF);
-        more = fk_load_shared_bits(record + FK_B_MORE);
-        fk_named_barrier_arrive(FK_B_STAGE_FREE + n % 2, fk_b_free_threads(1));
-        fk_b_take_turn(lock, turn, waits, n == 0);
-    }
-    return n;
-}
-
-/* What the waiters do (`waits`), and what the passers do. Both are free of a piece's keys as soon as they know the
- * piece. */
-FK_DEVICE void fk_b_take_turns(const fk_launch *p, const int ordered, const int waits) {
+/* What the waiters do, if ordered. */
+FK_DEVICE void fk_b_wait_turns(const fk_launch *p, const int ordered) {
     fk_u32 n = 0;
     for (fk_u32 done = 0;; done++) {
         fk_mbarrier_wait(fk_b_keys_full(), done % 2);
         const fk_key_piece piece = fk_b_piece(p, done);
-        const fk_key_item *item = piece.item;
-        if (!item) break;
+        if (!piece.item) break;
         fk_named_barrier_arrive(FK_B_KEYS_FREE, FK_B_THREADS);
-        if (ordered) n = fk_b_take_row_turns(n, waits);
-        for (fk_u32 sum = 0; ordered && item->lock != FK_NONE && sum < 2; sum++) /* of dK, then of dV */
-            fk_b_take_turn(fk_key_lock(p, &piece) + sum * 4, fk_key_turn(&piece), waits, 0);
+        for (fk_u32 more = ordered; more; n++) {
+            fk_u32 record = fk_b_record(n % 2);
+            fk_mbarrier_wait(fk_b_stage_full(n % 2), n / 2 % 2);
+            fk_u64 lock = fk_load_shared_long(record + FK_B_LOCK);
+            fk_u32 turn = fk_load_shared_bits(record + FK_B_TURN_OF);
+            more = fk_load_shared_bits(record + FK_B_MORE);
+            fk_named_barrier_arrive(FK_B_STAGE_FREE + n % 2, fk_b_free_threads(1));
+            fk_b_wait_turn(lock, turn, n == 0, FK_B_STEP, FK_B_WAITERS + FK_B_PASSERS);
+        }
+        for (fk_u32 sum = 0; ordered && piece.item->lock != FK_NONE && sum < 2; sum++) /* of dK, then of dV */
+            fk_b_wait_turn(fk_key_lock(p, &piece) + sum * 4, fk_key_turn(&piece), 0, FK_B_TURN,
+                           FK_B_WAITERS + FK_B_WORKERS);
     }
-    if (ordered && waits && n > 0) fk_named_barrier_sync(FK_B_NEXT, FK_B_WAITERS + FK_B_PASSERS);
+    if (ordered && n > 0) fk_named_barrier_sync(FK_B_NEXT, FK_B_WAITERS + FK_B_PASSERS);
+}
+
+/* Begins to add the rows of a step's dQ, which begin at `to`; returns when they have been read. */
+FK_DEVICE void fk_b_add_rows(const fk_launch *p, fk_u64 to, fk_u32 count) {
+    for (fk_u32 row = fk_lane(); row < FK_B_ROWS && row < count && !FK_WITHOUT_DQ; row += 32)
+        fk_bulk_add(to + row * fk_q_stride(p) * 2, fk_b_dq_rows() + row * FK_B_DQ_ROW, FK_HEAD_DIM * 4);
+    fk_bulk_commit();
+    fk_bulk_wait_read();
+    fk_named_barrier_arrive(FK_B_DQ_FREE, FK_B_PASSERS + FK_B_WORKERS);
+}
+
+/* What the passers do: they add dQ, and if ordered pass turns on. */
+FK_DEVICE void fk_b_pass_turns(const fk_launch *p, const int ordered) {
+    fk_u32 n = 0;
+    fk_named_barrier_arrive(FK_B_DQ_FREE, FK_B_PASSERS + FK_B_WORKERS);
+    for (fk_u32 done = 0;; done++) {
+        fk_mbarrier_wait(fk_b_keys_full(), done % 2);
+        const fk_key_piece piece = fk_b_piece(p, done);
+        if (!piece.item) break;
+        fk_named_barrier_arrive(FK_B_KEYS_FREE, FK_B_THREADS);
+        for (fk_u32 more = 1; more; n++) {
+            fk_mbarrier_wait(fk_b_stage_full(n % 2), n / 2 % 2);
+            const fk_b_record_of rows = fk_b_load_record(fk_b_record(n % 2));
+            fk_u64 lock = fk_load_shared_long(fk_b_record(n % 2) + FK_B_LOCK);
+            fk_u32 turn = fk_load_shared_bits(fk_b_record(n % 2) + FK_B_TURN_OF);
+            fk_named_barrier_arrive(FK_B_STAGE_FREE + n % 2, fk_b_free_threads(ordered));
+            fk_named_barrier_sync(FK_B_DQ, FK_B_PASSERS + FK_B_WORKERS);
+            if (ordered) {
+                fk_named_barrier_sync(FK_B_STEP, FK_B_WAITERS + FK_B_PASSERS);
+                fk_named_barrier_arrive(FK_B_NEXT, FK_B_WAITERS + FK_B_PASSERS);
+            }
+            fk_b_add_rows(p, fk_row(p, p->dq, rows.out, rows.head, FK_HEAD_DIM * 4), rows.count);
+            if (ordered) {
+                fk_bulk_wait();
+                fk_named_barrier_sync(FK_B_PASSED, FK_B_PASSERS);
+                if (fk_lane() == 0) fk_release(lock, turn + 1);
+            }
+            more = rows.more;
+        }
+        for (fk_u32 sum = 0; ordered && piece.item->lock != FK_NONE && sum < 2; sum++) {
+            fk_named_barrier_sync(FK_B_ADDED, FK_B_PASSERS + FK_B_WORKERS);
+            fk_named_barrier_arrive(FK_B_NEXT, FK_B_WAITERS + FK_B_PASSERS);
+            if (fk_lane() == 0) fk_release(fk_key_lock(p, &piece) + sum * 4, fk_key_turn(&piece) + 1);
+        }
+    }
+    fk_bulk_wait();
 }
 
 /* --- working ------------------------------------------------------------------------------------------------------ */
@@ -513,16 +562,21 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
     fk_named_barrier_arrive(FK_B_STAGE_FREE + stage, fk_b_free_threads(ordered));
 }
 
-/* Adds this worker's half of a step's dQ, in its turn or at once. */
-FK_DEVICE void fk_b_add_dq(const fk_launch *p, const fk_b_record_of *rows, const int ordered, const float (*dq)[4]) {
-    fk_u32 worker = fk_thread() / FK_B_GROUP - 1, row = fk_warp() % 4 * 16, column = 0;
+/* Leaves this worker's half of a step's dQ where passers find it. A row has 32 bytes more than it needs, so that eight
+ * rows lie in different banks. */
+FK_DEVICE void fk_b_leave_dq(const fk_launch *p, const float (*dq)[4]) {
+    fk_u32 worker = fk_thread() / FK_B_GROUP - 1, row = fk_warp() % 4 * 16 + fk_lane() / 4, column = fk_lane() % 4 * 2;
     if (FK_HEAD_DIM == 64) row += worker * 64;
-    else column = worker * 64;
-    if (ordered) fk_named_barrier_sync(FK_B_TURN, FK_B_WAITERS + FK_B_WORKERS);
-    if (!FK_WITHOUT_DQ)
-        fk_add_sums_atomically(fk_row(p, p->dq, rows->out, rows->head, FK_HEAD_DIM * 4) + column * 4,
-                               fk_q_stride(p) * 2, row, rows->count, p->scale, 8, 1, dq);
-    if (ordered) fk_named_barrier_arrive(FK_B_ADDED, FK_B_PASSERS + FK_B_WORKERS);
+    else column += worker * 64;
+    fk_u32 to = fk_b_dq_rows() + row * FK_B_DQ_ROW + column * 4;
+    fk_named_barrier_sync(FK_B_DQ_FREE, FK_B_PASSERS + FK_B_WORKERS);
+    FK_UNROLL
+    for (fk_u32 j = 0; j < 8; j++) FK_UNROLL
+    for (fk_u32 half = 0; half < 2; half++)
+        fk_store_shared2(to + half * 8 * FK_B_DQ_ROW + j * 32, p->scale * dq[j][half * 2],
+                         p->scale * dq[j][half * 2 + 1]);
+    fk_fence_proxy_async();
+    fk_named_barrier_arrive(FK_B_DQ, FK_B_PASSERS + FK_B_WORKERS);
 }
 
 /* Does all steps of a piece. n counts the steps of the CTA; the next piece begins with the one that this returns. */
@@ -532,7 +586,6 @@ FK_DEVICE fk_u32 fk_b_work_piece(const fk_launch *p, const fk_key_piece *piece, 
     fk_u32 worker = fk_thread() / FK_B_GROUP - 1, row = worker * 64 + fk_warp() % 4 * 16;
     fk_env env = fk_env_of(p, item->sequence);
     fk_b_sums_of x;
-    fk_b_record_of last = {0, 0, 0, 0, 0, 1};
     float last_dq[8][4];
     int behind = 0;
     FK_UNROLL
@@ -547,17 +600,16 @@ FK_DEVICE fk_u32 fk_b_work_piece(const fk_launch *p, const fk_key_piece *piece, 
         fk_b_scores(s[0], fk_b_keys(0) + worker * (64 * FK_TILE_ROW), fk_b_rows(n % 2, 0));
         fk_wgmma_wait_1();
         fk_wgmma_settle(dq[0], 32);
-        if (behind) fk_b_add_dq(p, &last, ordered, (const float (*)[4])dq);
+        if (behind) fk_b_leave_dq(p, (const float(*)[4])dq);
         fk_b_step(p, &env, item->position, keys, &rows, n, ordered, s, &x);
         behind = 1;
-        last = rows;
-        if (!last.more) break;
+        if (!rows.more) break;
     }
     fk_b_dq(last_dq[0], fk_b_ds(n % 2), worker);
     fk_wgmma_wait_0();
     fk_wgmma_settle(last_dq[0], 32);
     fk_named_barrier_arrive(FK_B_KEYS_FREE, FK_B_THREADS);
-    fk_b_add_dq(p, &last, ordered, (const float (*)[4])last_dq);
+    fk_b_leave_dq(p, (const float(*)[4])last_dq);
     fk_wgmma_settle(x.k[0], FK_HEAD_DIM / 2);
     fk_wgmma_settle(x.v[0], FK_HEAD_DIM / 2);
     fk_u64 stride = fk_k_stride(p) * 2, at_key = (fk_u64)kv_head * FK_ROW_BYTES * 2;
@@ -583,6 +635,7 @@ FK_DEVICE void fk_b_work(const fk_launch *p, const int ordered) {
         if (!piece.item) break;
         n = fk_b_work_piece(p, &piece, ordered, n);
     }
+    fk_named_barrier_sync(FK_B_DQ_FREE, FK_B_PASSERS + FK_B_WORKERS);
 }
 
 FK_DEVICE void fk_b_roles(const fk_launch_maps *m, const int ordered) {
@@ -599,8 +652,8 @@ FK_DEVICE void fk_b_roles(const fk_launch_maps *m, const int ordered) {
     if (fk_thread() < FK_B_GROUP) {
         FK_B_LOADERS_REGISTERS;
         if (fk_thread() < FK_B_LOADERS) fk_b_load(m, ordered);
-        else if (fk_thread() < FK_B_LOADERS + FK_B_WAITERS) fk_b_take_turns(p, ordered, 1);
-        else fk_b_take_turns(p, ordered, 0);
+        else if (fk_thread() < FK_B_LOADERS + FK_B_WAITERS) fk_b_wait_turns(p, ordered);
+        else fk_b_pass_turns(p, ordered);
     } else {
         FK_B_WORKERS_REGISTERS;
         fk_b_work(p, ordered);

@@ -30,6 +30,7 @@ FK_PRIMITIVE(void, fk_cp_async_wait, (void)) /* waits for all copies of this thr
 
 FK_PRIMITIVE(void, fk_store_shared, (fk_u32 to, float x))
 FK_PRIMITIVE(void, fk_store_shared_bits, (fk_u32 to, fk_u32 x))
+FK_PRIMITIVE(void, fk_store_shared2, (fk_u32 to, float a, float b)) /* to: a multiple of 8 */
 FK_PRIMITIVE(void, fk_store_shared_long, (fk_u32 to, fk_u64 x)) /* to: a multiple of 8 */
 FK_PRIMITIVE(fk_u32, fk_load_shared_bits, (fk_u32 from))
 FK_PRIMITIVE(fk_u64, fk_load_shared_long, (fk_u32 from)) /* from: a multiple of 8 */

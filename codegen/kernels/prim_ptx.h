@@ -193,6 +193,9 @@ FK_STORE(fk_store_host_bits, "st.relaxed.sys.global.u32", fk_u64, "l", fk_u32, "
 FK_DEVICE void fk_load_shared2(float out[2], fk_u32 from) {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(out[0]), "=f"(out[1]) : "r"(from) : "memory");
 }
+FK_DEVICE void fk_store_shared2(fk_u32 to, float a, float b) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(a), "f"(b) : "memory");
+}
 FK_DEVICE void fk_load2(float out[2], fk_u64 from) {
     asm volatile("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(out[0]), "=f"(out[1]) : "l"(from) : "memory");
 }
@@ -248,8 +251,8 @@ FK_DEVICE fk_u32 fk_comes_last(fk_u64 counter, fk_u32 count) {
 FK_DEVICE void fk_acquire(fk_u64 lock, fk_u32 x) {
     fk_u32 is;
     FK_BEGUN(FK_WAIT_TURN, x);
-    /* Each look empties the L1 cache. A fence behind relaxed looks would do so once, but would also wait until this SM's
-     * own writes have reached the L2 cache, which are those of the turn before. */
+    /* Each look empties the L1 cache. A fence behind relaxed looks would do so once, but would also wait until this
+     * SM's own writes have reached the L2 cache, which are those of the turn before. */
     do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(is) : "l"(lock) : "memory");
     while (is != x && !fk_gives_up(begun, FK_WAIT_TURN, lock, x));
     FK_ENDED(FK_WAIT_TURN);

@@ -1,5 +1,5 @@
-/* prim_sm90.h: the primitives that sm_90a has beside those of prim.h: mbarriers, TMA loads, named barriers, WGMMA
- * (matrix products of a whole warpgroup), and setmaxnreg.
+/* prim_sm90.h: the primitives that sm_90a has beside those of prim.h: mbarriers, TMA loads, bulk additions,
+ * named barriers, WGMMA (matrix products of a whole warpgroup), and setmaxnreg.
  *
  * A warpgroup is four warps, the first of which has a number that is a multiple of four. If a whole warpgroup calls a
  * primitive, its 128 threads must do so together.
@@ -29,6 +29,17 @@ FK_PRIMITIVE(void, fk_fence_proxy_async, (void))
 /* The same for global memory: TMA loads that a thread begins after this may read what the thread itself may read after
  * an fk_wait_arrival. */
 FK_PRIMITIVE(void, fk_fence_proxy_async_global, (void))
+
+/* --- bulk additions: the TMA adds floats of shared memory to floats of global memory, each atomically. One thread
+ * calls fk_bulk_add(to, from, bytes), all multiples of 16; that only begins it. fk_bulk_commit makes one group of
+ * those that the thread has begun. fk_bulk_wait_read waits until all its groups have read shared memory, fk_bulk_wait
+ * until they have added: then what others read or add after an fk_release of this thread comes behind. Additions that
+ * come after an fk_acquire come behind those before the release if the thread that acquired has called
+ * fk_fence_proxy_async_global. */
+FK_PRIMITIVE(void, fk_bulk_add, (fk_u64 to, fk_u32 from, fk_u32 bytes))
+FK_PRIMITIVE(void, fk_bulk_commit, (void))
+FK_PRIMITIVE(void, fk_bulk_wait_read, (void))
+FK_PRIMITIVE(void, fk_bulk_wait, (void))
 
 /* --- named barriers, for some threads of a CTA. `id` is 1 to 15. `threads` is how many threads take part, a multiple
  * of 32: those that wait (fk_named_barrier_sync) and those that only arrive (fk_named_barrier_arrive). */

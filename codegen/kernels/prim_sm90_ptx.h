@@ -37,6 +37,15 @@ FK_DEVICE void fk_tma_load(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 h
 FK_DEVICE void fk_fence_proxy_async(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 FK_DEVICE void fk_fence_proxy_async_global(void) { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
+FK_DEVICE void fk_bulk_add(fk_u64 to, fk_u32 from, fk_u32 bytes) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(from),
+                 "r"(bytes)
+                 : "memory");
+}
+FK_DEVICE void fk_bulk_commit(void) { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+FK_DEVICE void fk_bulk_wait_read(void) { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+FK_DEVICE void fk_bulk_wait(void) { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
 FK_DEVICE fk_u32 fk_uniform(fk_u32 x) {
     fk_u32 y;
     asm volatile("shfl.sync.idx.b32 %0, %1, 0, 0x1f, 0xffffffff;" : "=r"(y) : "r"(x));

@@ -1,8 +1,8 @@
 /* empty_sums.c: finds the sums of dK and dV to which nothing has been added before an ATTEND.
  *
- * For example, a rank has block 7 at home. Its first ATTEND of the backward pass adds to dK of this block, a REDUCE adds
- * what another rank has computed, and its third ATTEND adds again. Only in the first one is the sum empty: a piece of
- * work that has these keys for itself then stores its dK, where others add theirs.
+ * For example, a rank has block 7 at home. Its first ATTEND of the backward pass adds to dK of this block, a REDUCE
+ * adds what another rank has computed, and its third ATTEND adds again. Only in the first one is the sum empty: a piece
+ * of work that has these keys for itself then stores its dK, where others add theirs.
  *
  * Requires: a verified plan; visits of one ATTEND of the rank's backward pass.
  * Method:   a walk over the rank's compute queue up to the ATTEND. What an ATTEND or a REDUCE on the way adds to is not

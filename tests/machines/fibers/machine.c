@@ -305,6 +305,8 @@ void machine_give_way(thread *t) {
 static _Noreturn void leave(thread *t) {
     machine *m = t->machine;
     if (t->copy_count) machine_fail(t, "unfinished copy: the thread ends with %u under way", t->copy_count);
+    if (t->bulk_count)
+        machine_fail(t, "unfinished copy: the thread ends with %u bulk additions under way", t->bulk_count);
     machine_close_products(t);
     t->state = ENDED;
     thread *next = NULL;
@@ -326,7 +328,7 @@ static void begin_block(machine *m, cta *b, uint32_t number) {
     const machine_launch *x = m->launch;
     b->live = true;
     b->number = number;
-    b->arrived = b->ended = b->generation = 0;
+    b->arrived = b->ended = b->generation = b->acquired = 0;
     memset(b->warps, 0, sizeof b->warps);
     for (uint32_t i = 0; i < WARPS; i++) b->warps[i].time = 1;
     memset(b->shared, 0xff, x->shared);
@@ -341,11 +343,11 @@ static void begin_block(machine *m, cta *b, uint32_t number) {
         thread *t = &b->threads[i];
         t->state = READY;
         t->at = (place){0};
-        t->copy_count = 0;
+        t->copy_count = t->bulk_count = 0;
         t->order = machine_keep(nothing);
         t->time = 1;
         t->fenced = t->products = t->products_known = t->commits = t->commits_known = 0;
-        t->begun = t->packed = t->waited = false;
+        t->begun = t->packed = t->waited = t->acquired = false;
         for (uint32_t j = 0; j < MBARRIERS; j++) t->phases[j] = -2;
 #ifdef HAVE_THREAD_SANITIZER
         if (t->sanitizer) __tsan_destroy_fiber(t->sanitizer);
@@ -506,7 +508,10 @@ static void destroy(machine *m) {
     for (uint32_t i = 0; m->threads && i < MACHINE_RESIDENT * MACHINE_THREADS; i++)
         if (m->threads[i].sanitizer) __tsan_destroy_fiber(m->threads[i].sanitizer);
 #endif
-    for (uint32_t i = 0; m->threads && i < MACHINE_RESIDENT * MACHINE_THREADS; i++) free(m->threads[i].copies);
+    for (uint32_t i = 0; m->threads && i < MACHINE_RESIDENT * MACHINE_THREADS; i++) {
+        free(m->threads[i].copies);
+        free(m->threads[i].bulks);
+    }
     if (m->stacks) munmap(m->stacks, (size_t)MACHINE_RESIDENT * MACHINE_THREADS * (STACK + GUARD));
     free(m->threads);
     machine_turns_free(m);

@@ -16,11 +16,12 @@
  *                         wrote or read, and nothing orders the two (fk_sync, a named barrier, a phase of an
  *                         mbarrier, a wait for products)
  *   unfinished copy       shared memory is touched while a copy to it is under way; or a thread or CTA ends before its
- *                         copy has
+ *                         copy, or its bulk addition, has
  *   unfinished products   a thread ends before its products have
  *   missing proxy fence   a product reads, or a TMA load overwrites, what a thread wrote and did not fence afterwards;
  *                         or a thread begins a TMA load after it has waited for an arrival, and has not fenced global
- *                         memory since
+ *                         memory since; or a bulk addition reads what was not fenced, or begins after a thread of the
+ *                         CTA has acquired a lock and not fenced since
  *   swizzle mismatch      a product reads in another swizzle than a TMA load wrote; or a TMA load goes to a place
  *                         where its swizzle is not possible
  *   descriptor            a product's descriptor does not describe what is there

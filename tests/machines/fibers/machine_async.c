@@ -54,7 +54,11 @@ void fk_fence_proxy_async_host(void) {
     t->fenced = t->time++;
 }
 
-void fk_fence_proxy_async_global_host(void) { machine_self->waited = false; }
+void fk_fence_proxy_async_global_host(void) {
+    thread *t = machine_self;
+    t->cta->acquired -= t->acquired;
+    t->waited = t->acquired = false;
+}
 
 static mbarrier *find(thread *t, uint32_t address) {
     cta *b = t->cta;

@@ -122,6 +122,19 @@ const uint8_t *machine_reads(thread *t, uint32_t address, uint32_t bytes, uint32
     return data;
 }
 
+void machine_fenced_reads(thread *t, uint32_t address) {
+    const uint32_t byte = address - MACHINE_SHARED_BASE;
+    const chunk *x = &t->cta->chunks[byte / 16];
+    for (uint32_t word = 0; word < 4; word++) {
+        const uint32_t writer = x->writer[word], time = x->write_time[word];
+        if (writer < MACHINE_THREADS && time && !machine_knows(t, OF_FENCE + writer, time))
+            machine_fail(t,
+                         "missing proxy fence: a bulk addition reads shared byte %u, which thread %u wrote and did not "
+                         "fence",
+                         byte + word * 4, writer);
+    }
+}
+
 const uint8_t *machine_warp_reads(thread *t, uint32_t address, bool alike) {
     const uint8_t *data = machine_shared(t, address, 16, 16);
     uint32_t byte = address - MACHINE_SHARED_BASE, number = t->index / WARP;

@@ -111,6 +111,9 @@ typedef struct addition {
     uint32_t thread, time;
 } addition;
 
+/* A bulk addition under way (machine_bulk.c). */
+typedef struct bulk bulk;
+
 typedef machine_place place;
 
 typedef struct thread {
@@ -126,9 +129,12 @@ typedef struct thread {
     const uint32_t *value; /* where it waits for a value */
     copy *copies; /* COPIES, once there were some */
     uint32_t copy_count;
+    bulk *bulks;
+    uint32_t bulk_count;
     known *order;
     uint32_t time, fenced; /* its clock; its writes up to `fenced` were fenced */
     bool waited;           /* for an arrival, and has not fenced since what TMA loads may read */
+    bool acquired;         /* a lock, and has not fenced since what bulk additions may add to */
     int32_t phases[MBARRIERS]; /* of each mbarrier, the phase that it waited for last */
     uint32_t products, products_known; /* asked for, and known to have ended */
     uint32_t commits, commits_known, committed[COMMITS];
@@ -256,6 +262,7 @@ typedef struct cta {
     box *boxes; /* BOXES, once there were TMA loads; those under way first */
     uint32_t box_count;
     uint32_t registers; /* that no warpgroup has */
+    uint32_t acquired;  /* how many threads have acquired a lock and not fenced since */
 } cta;
 
 /* Order between CTAs: how often each has released something, what it knows of all others, and what locks hand on. */
@@ -323,6 +330,8 @@ bool machine_knows(const thread *t, uint32_t clock, uint32_t time);
 
 /* --- machine_memory.c: shared memory */
 uint8_t *machine_shared(thread *t, uint32_t address, uint32_t bytes, uint32_t align);
+/* Looks whether all of 16 bytes of shared memory that threads wrote has been fenced, so that the TMA may read it. */
+void machine_fenced_reads(thread *t, uint32_t address);
 /* Looks whether t may write there, by itself or (`async`) through a copy that others make. */
 void machine_writes(thread *t, uint32_t address, uint32_t bytes, bool async);
 void machine_wrote(cta *b, uint32_t address, uint32_t bytes, uint32_t writer, uint32_t time);

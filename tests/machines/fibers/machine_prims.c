@@ -237,6 +237,10 @@ fk_u64 fk_load_shared_long_host(fk_u32 from) {
     memcpy(&x, machine_reads(machine_self, from, 8, 8), 8);
     return x;
 }
+void fk_store_shared2_host(fk_u32 to, float a, float b) {
+    float pair[2] = {a, b};
+    store_shared(to, pair, 8);
+}
 void fk_load_shared2_host(float out[2], fk_u32 from) { memcpy(out, machine_reads(machine_self, from, 8, 8), 8); }
 
 float fk_load_host(fk_u64 from) {
@@ -305,10 +309,14 @@ void fk_acquire_host(fk_u64 lock, fk_u32 x) {
     t->state = MEETS_VALUE;
     machine_pause(t);
     machine_turns_acquire(t, lock);
+    t->cta->acquired += !t->acquired;
+    t->acquired = true;
 }
 void fk_wait_arrival_host(fk_u64 flag) {
     fk_acquire_host(flag, 1);
     machine_self->waited = true;
+    machine_self->cta->acquired -= machine_self->acquired;
+    machine_self->acquired = false;
 }
 void fk_release_host(fk_u64 lock, fk_u32 x) {
     thread *t = machine_self;

@@ -249,6 +249,7 @@ static void land(ptx_block *b, block_state *s, uint32_t n) {
 static ptx_next fence_global(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     (void)i;
     w->unproxied &= ~mask;
+    w->acquired = 0;
     return PTX_NEXT;
 }
 
@@ -370,7 +371,7 @@ bool ptx_async_close(ptx_block *b) {
         ptx_async_warp *x = b->warps[v].more;
         if (!x) continue;
         good = ptx_products_close(&b->warps[v], x->products) && good;
-        good = ptx_additions_close(&b->warps[v], x->additions) && good;
+        good = ptx_bulk_close(&b->warps[v], x) && good;
         free(x->fences);
         x->fences = NULL;
         x->products = NULL;

@@ -35,12 +35,15 @@ typedef struct ptx_async_warp {
     uint32_t fence_count, fence_room;
     uint32_t registers;                        /* as setmaxnreg left them; 0: as launched */
     struct ptx_products *products;
-    struct ptx_additions *additions;
+    struct ptx_bulk *bulks; /* additions that were not waited for */
+    uint32_t bulk_count, bulk_room, bulk_groups[PTX_LANES]; /* groups: how many each lane has made */
 } ptx_async_warp;
 ptx_async_warp *ptx_async_of(ptx_warp *w);
 
 /* Called when a block has ended. Frees what it had. False: something was still under way. */
 bool ptx_async_close(ptx_block *b);
 bool ptx_products_close(ptx_warp *w, struct ptx_products *p); /* wgmma.c */
-bool ptx_additions_close(ptx_warp *w, struct ptx_additions *all); /* bulk.c */
+bool ptx_bulk_close(ptx_warp *w, ptx_async_warp *x);          /* bulk.c */
+/* A lane releases something: has every bulk addition that comes before been waited for? If not, it fails. */
+bool ptx_bulk_waited(ptx_warp *w, unsigned lane);
 #endif

@@ -12,8 +12,8 @@ static const struct {
     const size_t *count;
 } tables[] = {{ptx_alu_forms, &ptx_alu_form_count},       {ptx_convert_forms, &ptx_convert_form_count},
               {ptx_memory_forms, &ptx_memory_form_count}, {ptx_warp_forms, &ptx_warp_form_count},
-              {ptx_async_forms, &ptx_async_form_count},   {ptx_wgmma_forms, &ptx_wgmma_form_count},
-              {ptx_bulk_forms, &ptx_bulk_form_count}};
+              {ptx_async_forms, &ptx_async_form_count},   {ptx_bulk_forms, &ptx_bulk_form_count},
+              {ptx_wgmma_forms, &ptx_wgmma_form_count}};
 enum { TABLES = sizeof tables / sizeof *tables };
 
 static ptx_form *sorted;

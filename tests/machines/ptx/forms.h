@@ -4,9 +4,9 @@
 #include "tests/machines/ptx/ptx.h"
 
 extern const ptx_form ptx_alu_forms[], ptx_convert_forms[], ptx_memory_forms[], ptx_warp_forms[], ptx_async_forms[],
-    ptx_wgmma_forms[], ptx_bulk_forms[];
+    ptx_bulk_forms[], ptx_wgmma_forms[];
 extern const size_t ptx_alu_form_count, ptx_convert_form_count, ptx_memory_form_count, ptx_warp_form_count,
-    ptx_async_form_count, ptx_wgmma_form_count, ptx_bulk_form_count;
+    ptx_async_form_count, ptx_bulk_form_count, ptx_wgmma_form_count;
 
 /* Does the body for each lane of a mask. All lanes are a loop of their own, which the compiler can vectorise. */
 #define PTX_EACH(mask, l, ...)                                                                                         \

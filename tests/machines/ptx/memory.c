@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/machines/ptx/async.h"
 #include "tests/machines/ptx/forms.h"
 #include "tests/machines/ptx/module.h"
 
@@ -314,6 +315,7 @@ static ptx_next ld(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
         else if (x) learn(w->seen, x->clock, w->machine->clocks);
     }
     if (data & OUTSIDE) w->unfenced |= mask, w->unproxied |= mask;
+    if (data & ACQUIRE) w->acquired = w->clock[w->self];
     return data & (ACQUIRE | STRONG) ? PTX_YIELD : PTX_NEXT;
 }
 
@@ -364,6 +366,7 @@ static ptx_next st(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
         if (data & RELEASE) {
             ptx_location *x = location(w->machine, address, true);
             if (!x) return ptx_fail(w, l, "out of memory");
+            if (!ptx_bulk_waited(w, l)) return PTX_FAIL;
             memset(x->clock, 0, w->machine->clocks * sizeof *x->clock); /* a plain store ends earlier releases */
             ptx_release(w, x->clock);
         }

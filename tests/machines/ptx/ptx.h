@@ -168,6 +168,7 @@ struct ptx_warp {
     const ptx_insn *now;
     uint32_t self, *clock;   /* its number among all warps; what it knows of each warp, by that number */
     uint32_t unfenced, unproxied; /* lanes that looked at system scope and did not fence: at all; for TMA loads */
+    uint32_t acquired;       /* its clock when it acquired something that it has not fenced for bulk additions; or 0 */
     uint32_t *seen;          /* what relaxed reads have shown it; it knows that after a fence */
     ptx_copy *copies;
     uint32_t copy_count, copy_capacity, commits[PTX_LANES];

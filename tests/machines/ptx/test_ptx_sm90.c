@@ -185,7 +185,7 @@ Test(ptx_sm90, backward_flaws) {
     static const flaw flaws[] = {
         {"dS is not turned", {BACKWARD, ", p, 1, 1, 1, 1; }", ", p, 1, 1, 0, 1; }", 3, NULL}},
         {"K is not turned", {BACKWARD, ", p, 1, 1, 1, 1; }", ", p, 1, 1, 1, 0; }", 3, NULL}},
-        {"dS is not fenced", {BACKWARD, "fence.proxy.async.shared::cta;", "", 3, NULL}},
+        {"dS is not fenced", {BACKWARD, "fence.proxy.async.shared::cta;", "", 4, NULL}},
         {"a turn is not waited for", {BACKWARD, "bar.sync", "", 4, without}},
         {"dS is not met", {BACKWARD, "bar.sync", "", 5, without}},
         {"dQ is not waited for", {BACKWARD, "wgmma.wait_group.sync.aligned 1;", "", 0, NULL}},
@@ -193,6 +193,11 @@ Test(ptx_sm90, backward_flaws) {
         {"a step's products are not waited for", {BACKWARD, "wgmma.wait_group.sync.aligned 0;", "", 0, NULL}},
         {"a lock is not acquired", {BACKWARD, "ld.acquire.gpu.global.u32", "ld.global.u32", 0, NULL}},
         {"a lock is not released", {BACKWARD, "st.release.gpu.global.u32", "st.global.u32", 0, NULL}},
+        {"dQ is not fenced", {BACKWARD, "fence.proxy.async.shared::cta;", "", 3, NULL}},
+        {"what was acquired is not fenced", {BACKWARD, "fence.proxy.async.global;", "", -1, NULL}},
+        {"dQ is not waited for until it is read", {BACKWARD, "cp.async.bulk.wait_group.read 0;", "", 0, NULL}},
+        {"dQ is not waited for until it is added", {BACKWARD, "cp.async.bulk.wait_group 0;", "", 0, NULL}},
+        {"no group of dQ", {BACKWARD, "cp.async.bulk.commit_group;", "", 0, NULL}},
         {"gathered keys are not waited for", {BACKWARD, "cp.async.wait_all;", "", 0, NULL}},
         {"a copy's coordinates", {BACKWARD, "cp.async.bulk.tensor", "", 2, swapped}},
     };
