@@ -35,11 +35,12 @@ FK_DEVICE void fk_tma_load(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 h
 FK_DEVICE void fk_fence_proxy_async(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 FK_DEVICE void fk_fence_proxy_async_global(void) { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
-FK_DEVICE fk_u32 fk_uniform(fk_u32 x) {
+FK_DEVICE fk_u32 fk_from_first(fk_u32 x) {
     fk_u32 y;
     asm volatile("shfl.sync.idx.b32 %0, %1, 0, 0x1f, 0xffffffff;" : "=r"(y) : "r"(x));
     return y;
 }
+FK_DEVICE fk_u32 fk_uniform(fk_u32 x) { return fk_from_first(x); }
 FK_DEVICE void fk_named_barrier_sync(fk_u32 id, fk_u32 threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

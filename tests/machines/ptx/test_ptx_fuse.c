@@ -119,9 +119,9 @@ Test(ptx_fuse, flaws) {
         {"no proxy fence before Q", "missing proxy fence", &ptx_sm90_backend,
          {"fk_forward_sm90", "fence.proxy.async.global;", "", 0, NULL}, true},
         {"waits for keys are thought to be over", "o: ", &ptx_sm90_backend,
-         {"fk_forward_sm90", "ld.shared.u32", NULL, 1, all_awaited}},
+         {"fk_forward_sm90", "ld.shared.u32", NULL, 3, all_awaited}},
         {"waits for Q are thought to be over", "o: ", &ptx_sm90_backend,
-         {"fk_forward_sm90", "ld.shared.u32", NULL, 0, all_awaited}, true},
+         {"fk_forward_sm90", "ld.shared.u32", NULL, 2, all_awaited}, true},
         {"nobody waits for Q", "o: ", &ptx_backend, {"fk_forward", "ld.relaxed.sys.global.u32", NULL, 0, already_up},
          true},
         /* flags of net come first, and no node has a neighbour */
