@@ -73,9 +73,9 @@ enum { FK_FIRST = 1, FK_LAST = 2, FK_SPLIT = 4 };
  *                                         heads, 1 here and bit 3 of the set are the group's head 19 */
 enum { FK_HEAD_SHIFT = 3, FK_SET_SHIFT = 2, FK_SET_HEADS = 16, FK_SET_BASE_SHIFT = FK_SET_SHIFT + FK_SET_HEADS };
 #define FK_NONE 0xffffffffu
-/* What a part of rows whose keys are cut leaves, and how many counters it has. */
+/* What a part of rows whose keys are cut leaves. How many counters a launch has for tickets, and for each such part. */
 #define FK_PART_BYTES(v) (FK_ROWS * ((v) + 2) * 4) /* v: value_dim */
-enum { FK_PART_COUNTERS = FK_ROWS / 16 };
+enum { FK_TICKET_COUNTERS = 1, FK_PART_COUNTERS = FK_ROWS / 16 };
 
 /* A sequence. Its keys are at positions [0, n), its queries at [q_first, q_first + queries). */
 typedef struct fk_sequence {
@@ -176,9 +176,10 @@ typedef struct fk_launch {
      *       uses the entries of the first head of its group: one for dK and one for dV, or one for each CTA that shares
      *       an item (FK_DKV_PARTS). counter: one number, from which CTAs take their work. All are 0 when the kernel
      *       begins.
-     *   Forward, cut
-     *       counter: FK_PART_COUNTERS numbers for each part, of which only those of part 0 are used. They are 0 when
-     *       the kernel begins, and again when it ends.
+     *   Forward, for sm_90a or cut
+     *       counter: FK_TICKET_COUNTERS number, from which CTAs for sm_90a take their work; then FK_PART_COUNTERS
+     *       numbers for each part, of which only those of part 0 are used. They are 0 when the kernel begins, and again
+     *       when it ends.
      *   Fused: the flags of arrivals are at `locks` (forward) or at `splits` (backward).
      */
     fk_u64 locks, counter;
@@ -321,7 +322,7 @@ enum {
 
 /* Forward for sm_90a, where head_dim and value_dim are multiples of 64. FK_ROWS rows of Q stay in shared memory, half
  * of them for each of two consumer warpgroups. The producer warpgroup loads keys, in two stages of K and two of V.
- * BARRIERS bytes are for mbarriers, and for bits of the flags of a fused pass. */
+ * BARRIERS bytes are for mbarriers, tickets, and bits of the flags of a fused pass. */
 #define FK_HAS_SM90(d, v) ((d) % 64 == 0 && (v) % 64 == 0)
 enum { FK_FORWARD_SM90_THREADS = 384, FK_FORWARD_SM90_BARRIERS = 128 };
 #define FK_FORWARD_SM90_KEYS(d, v) ((d) > 192 || (v) > 128 ? 64 : 128)

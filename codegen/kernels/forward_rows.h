@@ -124,7 +124,8 @@ FK_DEVICE fk_u32 fk_forward_leave_part(const fk_launch *p, const fk_row_item *it
                 fk_store2(o + (row * FK_VALUE_DIM + j * 8 + t) * 4, x->o[b][j][half * 2], x->o[b][j][half * 2 + 1]);
         }
     fk_u32 warp = fk_warp() - FK_F_WARP;
-    return fk_comes_last(p->counter + ((fk_u64)item->cut * FK_PART_COUNTERS + warp) * 4, item->parts);
+    return fk_comes_last(p->counter + (FK_TICKET_COUNTERS + (fk_u64)item->cut * FK_PART_COUNTERS + warp) * 4,
+                         item->parts);
 }
 
 /* Joins the parts of one row of the lane, in their order. The lane has its own part in `most`, `sum` and the first two
@@ -169,7 +170,7 @@ FK_DEVICE void fk_forward_join(const fk_launch *p, const fk_row_item *item, fk_u
 #if FK_FORWARD_SM90
 /* Writes the lane's numbers of a row of O, times `factor`, if `there`. All lanes of the warp must call this.
  *
- * Four lanes have a row, each a word of every chunk of 16 bytes. If they wrote these words, a store would fill half of a
+ * Four lanes have a row, each a word of every chunk of 16 bytes. If they wrote these words, a store would fill half a
  * sector of memory for each row. So they exchange them first, until each has every fourth chunk: then a store writes 64
  * bytes of each row, and with value_dim 128 a lane has 8 stores instead of 32. On mma.sync that takes registers. */
 FK_DEVICE void fk_forward_store_o(fk_u64 to, int there, float (*o)[4], float factor) {
@@ -181,14 +182,13 @@ FK_DEVICE void fk_forward_store_o(fk_u64 to, int there, float (*o)[4], float fac
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) x[i] = fk_pack(o[j + i][0] * factor, o[j + i][1] * factor);
         FK_UNROLL
-        for (fk_u32 bit = 1; bit < 4; bit *= 2)
-            FK_UNROLL
-            for (fk_u32 i = 0; i < 4; i++) {
-                if (i & bit) continue;
-                fk_u32 got = fk_shuffle_xor_bits(own & bit ? x[i] : x[i + bit], bit);
-                x[i] = own & bit ? got : x[i];
-                x[i + bit] = own & bit ? x[i + bit] : got;
-            }
+        for (fk_u32 bit = 1; bit < 4; bit *= 2) FK_UNROLL
+        for (fk_u32 i = 0; i < 4; i++) {
+            if (i & bit) continue;
+            fk_u32 got = fk_shuffle_xor_bits(own & bit ? x[i] : x[i + bit], bit);
+            x[i] = own & bit ? got : x[i];
+            x[i + bit] = own & bit ? x[i + bit] : got;
+        }
         if (there) fk_store_bits4(to + j * 16, x);
     }
 }

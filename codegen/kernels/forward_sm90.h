@@ -12,13 +12,14 @@
  * it.
  *
  * Requires: common.h, tiles_sm90.h, forward_rows.h; K and V of the item's runs in their slots, which the maps describe;
- *           a state slot that an earlier visit wrote, unless this is the first visit. It gives the running state of the
- *           item's rows for each query head, or on the last visit O and LSE.
+ *           a state slot that an earlier visit wrote, unless this is the first visit; a counter that is 0. It gives the
+ *           running state of the item's rows for each query head, or on the last visit O and LSE; and the counter is 0
+ *           again.
  * Grid:     any number of CTAs, which share item_count * head_count * group pieces of work (by head and packed
- *           item_count) as fk_piece says.
- * Waits:    fused, the first thread waits for the arrival of Q, and of a run before its first K is loaded; for each flag
- *           once.
- * Shared:   Q, two stages of K, two of V, mbarriers; fused, a bit for each flag.
+ *           item_count). Each takes its next piece from the counter, so that one that is slow or begins late gets less.
+ * Waits:    fused, the first thread waits for the arrival of Q, and of a run before its first K is loaded; once for each
+ *           flag.
+ * Shared:   Q, two stages of K, two of V, mbarriers; tickets (the numbers of pieces); fused, a bit for each flag.
  * Source:   the pipeline of FlashAttention-3; the online softmax of Milakov and Gimelshein.
  */
 #ifndef FK_OVERLAP
@@ -53,7 +54,7 @@ enum {
     FK_Q_FULL = 8,
     FK_Q_FREE = 9,
     FK_F_BARRIERS = 10,
-    FK_F_FLAGS = (FK_FORWARD_SM90_BARRIERS - FK_F_BARRIERS * 8) / 4 * 32, /* flags that have a bit */
+    FK_F_FLAGS = (FK_FORWARD_SM90_BARRIERS - FK_F_BARRIERS * 8 - 8) / 4 * 32, /* flags that have a bit */
     FK_PRODUCERS = 1,
     FK_FIRST_TURN = 2 /* barriers for some threads: the producer's; 2 and 3 the consumers' */
 };
@@ -93,11 +94,14 @@ FK_DEVICE void fk_forward_release_stage(fk_u32 barrier) {
 
 /* --- the producer ------------------------------------------------------------------------------------------------- */
 
-/* Fused: the first thread waits for a flag, so that it may read what has arrived, and TMA loads that it begins may. What
- * it may read once, it may read for the rest of the kernel. But the two fences of a wait are slow: they wait for the
- * thread's stores, and empty the L1 cache. So it keeps a bit for each flag that it has waited for, and waits once only.
- * Flags beyond FK_F_FLAGS have no bit. */
-FK_DEVICE fk_u32 fk_forward_awaited(fk_u32 word) { return fk_forward_barrier(FK_F_BARRIERS) + word * 4; }
+/* Where the number of the CTA's n-th piece of work is. */
+FK_DEVICE fk_u32 fk_forward_ticket(fk_u32 n) { return fk_forward_barrier(FK_F_BARRIERS) + n % 2 * 4; }
+
+/* Fused: the first thread waits for a flag. Then it may read what has arrived, and TMA loads that it begins may, too,
+ * for the rest of the kernel. The two fences of a wait are slow: they wait for the thread's stores, and empty the L1
+ * cache. So it keeps a bit for each flag that it has waited for, and waits once only. Flags beyond FK_F_FLAGS have no
+ * bit. */
+FK_DEVICE fk_u32 fk_forward_awaited(fk_u32 word) { return fk_forward_barrier(FK_F_BARRIERS) + 8 + word * 4; }
 FK_DEVICE void fk_forward_await(const fk_launch *p, fk_u32 arrival) {
     if (!FK_FUSED || !arrival) return;
     fk_u32 word = (arrival - 1) / 32, bit = 1u << (arrival - 1) % 32, awaited = 0;
@@ -136,14 +140,25 @@ FK_DEVICE void fk_forward_load(const fk_launch_maps *maps, const fk_key_run *run
     if (fk_thread() == 0) fk_mbarrier_arrive(barrier);
 }
 
+/* The producer takes the n-th piece of work of this CTA, and leaves its number for the consumers. They may read it when
+ * Q is full, and have read it when Q is free. */
+FK_DEVICE fk_u32 fk_forward_take(const fk_launch *p, fk_u32 work, fk_u32 n) {
+    if (fk_thread() == 0) {
+        fk_u32 piece = fk_fetch_ticket(p->counter, work + fk_ctas() - 1); /* each CTA fetches one too many */
+        if (n) fk_mbarrier_wait(fk_forward_barrier(FK_Q_FREE), (n - 1) % 2);
+        fk_store_shared_bits(fk_forward_ticket(n), piece);
+    }
+    fk_named_barrier_sync(FK_PRODUCERS, 128);
+    return fk_load_shared_bits(fk_forward_ticket(n));
+}
+
 /* The producer loads Q. The rows of a packed tile are of several heads, so its threads copy them. */
-FK_DEVICE void fk_forward_load_q(const fk_launch_maps *maps, const fk_row_item *item, fk_u32 head, fk_u32 items) {
+FK_DEVICE void fk_forward_load_q(const fk_launch_maps *maps, const fk_row_item *item, fk_u32 head) {
     const fk_launch *p = &maps->launch;
     fk_u32 barrier = fk_forward_barrier(FK_Q_FULL), rows = item->count > FK_BOX ? FK_ROWS : FK_BOX;
-    if (fk_thread() == 0 && items) fk_mbarrier_wait(fk_forward_barrier(FK_Q_FREE), (items - 1) % 2);
     if (fk_thread() == 0) fk_forward_await(p, item->arrival);
     if (FK_PACKED && item->pack > 1) {
-        fk_named_barrier_sync(FK_PRODUCERS, 128); /* the first thread has found Q free, and the rows there */
+        fk_named_barrier_sync(FK_PRODUCERS, 128); /* the first thread has found the rows there */
         FK_ROLL
         for (fk_u32 i = fk_thread(); i < rows * FK_CHUNKS; i += 128) {
             fk_u32 row = i / FK_CHUNKS, chunk = i % FK_CHUNKS, there = row < item->count;
@@ -162,13 +177,12 @@ FK_DEVICE void fk_forward_load_q(const fk_launch_maps *maps, const fk_row_item *
 
 /* The producer loads all tiles of an item, in the order in which consumers need them: K of step 0; then always K of a
  * step before V of the step before it. For three steps: K0, K1, V0, K2, V1, V2. */
-FK_DEVICE void fk_forward_produce(const fk_launch_maps *maps, const fk_row_item *item, fk_u32 head, fk_u32 items,
-                                  fk_u32 *n) {
+FK_DEVICE void fk_forward_produce(const fk_launch_maps *maps, const fk_row_item *item, fk_u32 head, fk_u32 *n) {
     const fk_launch *p = &maps->launch;
     const fk_key_run *runs = (const fk_key_run *)p->runs + item->first;
     fk_step k = {0, 0}, v = {0, 0};
     fk_u32 ks = *n, vs = *n, more = 1, kv_head = head / p->group;
-    fk_forward_load_q(maps, item, head, items);
+    fk_forward_load_q(maps, item, head);
     FK_ROLL
     while (more || vs != ks) {
         fk_u32 is_v = !more || ks - vs == 2;
@@ -335,9 +349,9 @@ FK_DEVICE void fk_forward_skip(fk_forward_side *c) {
     }
 }
 
-/* Does one item and head. `items`: how many items with keys this CTA had before. */
+/* Does one item and head. */
 FK_DEVICE void fk_forward_consume(const fk_launch *p, const fk_row_item *item, fk_u32 head, fk_u32 consumer,
-                                  fk_u32 items, fk_u32 *n) {
+                                  fk_u32 *n) {
     int idle = consumer * 64 >= item->count;
     fk_forward_side c;
     fk_forward_rows x;
@@ -350,11 +364,9 @@ FK_DEVICE void fk_forward_consume(const fk_launch *p, const fk_row_item *item, f
     c.n = *n;
     c.step.run = c.step.at = 0;
     if (!idle) fk_forward_open(p, item, head, &x);
-    if (item->runs) {
-        fk_mbarrier_wait(fk_forward_barrier(FK_Q_FULL), items % 2);
-        if (idle) fk_forward_skip(&c);
-        else fk_forward_steps(&c, &x);
-    }
+    if (!item->runs) fk_forward_release_unread(FK_Q_FREE);
+    else if (idle) fk_forward_skip(&c);
+    else fk_forward_steps(&c, &x);
     if (!idle) fk_forward_close(p, item, head, &x);
     *n = c.n;
 }
@@ -378,17 +390,23 @@ FK_KERNEL(fk_forward_sm90, FK_F_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) {
     fk_sync();
     if (group == 0) {
         FK_F_PRODUCER_REGISTERS;
-        for (fk_u32 piece = 0, i; (i = fk_piece(piece)) < work; piece++) {
+        for (fk_u32 i; (i = fk_forward_take(p, work, items)) < work; items++) {
             const fk_row_item *item = (const fk_row_item *)p->items + i / heads;
-            if (item->runs) fk_forward_produce(&maps, item, fk_forward_first_head(p, i, heads), items++, &n);
+            if (item->runs) fk_forward_produce(&maps, item, fk_forward_first_head(p, i, heads), &n);
+            else if (fk_thread() == 0) fk_mbarrier_arrive(fk_forward_barrier(FK_Q_FULL));
         }
+        if (fk_thread() == 0) fk_mbarrier_arrive(fk_forward_barrier(FK_Q_FULL)); /* there is no more work */
     } else {
         FK_F_CONSUMER_REGISTERS;
         if (group == 2) fk_forward_pass_turn(1);
-        for (fk_u32 piece = 0, i; (i = fk_piece(piece)) < work; piece++) {
-            const fk_row_item *item = (const fk_row_item *)p->items + i / heads;
-            fk_forward_consume(p, item, fk_forward_first_head(p, i, heads), group - 1, items, &n);
-            items += item->runs != 0;
+        for (;; items++) {
+            fk_u32 i = 0;
+            fk_mbarrier_wait(fk_forward_barrier(FK_Q_FULL), items % 2);
+            if (fk_lane() == 0) i = fk_load_shared_bits(fk_forward_ticket(items)); /* lane 0 frees Q */
+            i = fk_from_first(i);
+            if (i >= work) break;
+            fk_forward_consume(p, (const fk_row_item *)p->items + i / heads, fk_forward_first_head(p, i, heads),
+                               group - 1, &n);
         }
         if (group == 1) fk_forward_take_turn(0); /* the turn that the other passed last */
     }

@@ -59,6 +59,8 @@ FK_PRIMITIVE(void, fk_max_global, (fk_u64 to, float x))
 
 /* Atomically adds 1 to the number at `counter`, and returns what it was before. */
 FK_PRIMITIVE(fk_u32, fk_fetch_increment, (fk_u64 counter))
+/* The same, but of `last` it makes 0: after last + 1 calls the number is 0 again, as before the first. */
+FK_PRIMITIVE(fk_u32, fk_fetch_ticket, (fk_u64 counter, fk_u32 last))
 /* By a whole warp: `count` warps call this with the same counter, each once. The last one gets 1 and the others 0, and
  * the counter is 0 again, as before the first. The last one can read what any of them wrote before its call. */
 FK_PRIMITIVE(fk_u32, fk_comes_last, (fk_u64 counter, fk_u32 count))

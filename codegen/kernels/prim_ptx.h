@@ -236,6 +236,11 @@ FK_DEVICE fk_u32 fk_fetch_increment(fk_u64 counter) {
     return x;
 }
 /* `inc` makes 0 of the number that it is given, and adds 1 to any other. */
+FK_DEVICE fk_u32 fk_fetch_ticket(fk_u64 counter, fk_u32 last) {
+    fk_u32 x;
+    asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(x) : "l"(counter), "r"(last) : "memory");
+    return x;
+}
 FK_DEVICE fk_u32 fk_comes_last(fk_u64 counter, fk_u32 count) {
     fk_u32 before = 0;
     asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");

@@ -80,6 +80,8 @@ FK_WGMMAS(256)
 
 /* By a whole warp: returns x, which must be the same in all lanes; afterwards the compiler knows that it is. */
 FK_PRIMITIVE(fk_u32, fk_uniform, (fk_u32 x))
+/* By a whole warp: returns the x of lane 0. */
+FK_PRIMITIVE(fk_u32, fk_from_first, (fk_u32 x))
 
 /* --- setmaxnreg. With fk_setmaxnreg_dec(n) a warpgroup gives up all but n registers of each thread. In
  * fk_setmaxnreg_inc(n) it waits until each thread has n. n is a literal, a multiple of 8 from 24 to 240. A whole

@@ -46,11 +46,12 @@ FK_DEVICE void fk_bulk_commit(void) { asm volatile("cp.async.bulk.commit_group;"
 FK_DEVICE void fk_bulk_wait_read(void) { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 FK_DEVICE void fk_bulk_wait(void) { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
-FK_DEVICE fk_u32 fk_uniform(fk_u32 x) {
+FK_DEVICE fk_u32 fk_from_first(fk_u32 x) {
     fk_u32 y;
     asm volatile("shfl.sync.idx.b32 %0, %1, 0, 0x1f, 0xffffffff;" : "=r"(y) : "r"(x));
     return y;
 }
+FK_DEVICE fk_u32 fk_uniform(fk_u32 x) { return fk_from_first(x); }
 FK_DEVICE void fk_named_barrier_sync(fk_u32 id, fk_u32 threads) {
     FK_BEGUN(FK_WAIT_BARRIER + id, 0);
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

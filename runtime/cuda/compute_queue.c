@@ -34,9 +34,9 @@ static fcp_code append(cuda_work *w, const void *records, size_t bytes, uint64_t
     return FCP_OK;
 }
 
-/* The counters of rows whose keys are cut, all 0. A kernel leaves them so, and nothing else writes there. */
+/* The counters of a forward kernel, all 0. A kernel leaves them so, and nothing else writes there. */
 static fcp_code append_counters(cuda_work *w, const fcp_worklists *lists, uint64_t *out_at, fcp_error *err) {
-    const size_t count = fcp_worklists_part_counters(lists);
+    const size_t count = fcp_worklists_counters(lists);
     fk_u32 *zeros = calloc(count, sizeof *zeros);
     fcp_code code = zeros ? append(w, zeros, count * sizeof *zeros, out_at, err)
                           : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu counters", count);
@@ -54,17 +54,18 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
     fcp_code code = FCP_OK;
     *a = (cuda_attend){.instr = instr, .range = range};
     lists->range = range;
+    lists->tickets = pass == FCP_FORWARD && rank->device->forward == EMIT_FORWARD_SM90;
     if (pass == FCP_FORWARD || order == FCP_KEYS_ALONE) { /* otherwise dK, dV and dQ are all done by keys */
         code = lists->fusion ? fcp_worklists_rows_fused(lists, arena, err)
                              : fcp_worklists_rows(lists, arena, x->a, x->b, err);
         a->row_count = lists->row_count;
         a->single = lists->single;
-        a->cut = lists->cut_parts != 0;
+        a->counted = fcp_worklists_counters(lists) != 0;
         a->merge_count = lists->merge_count;
         a->split_bytes = lists->split_bytes;
         if (!code && lists->merge_count)
             code = append(w, lists->merges, lists->merge_count * sizeof *lists->merges, &a->merges, err);
-        if (!code && a->cut) code = append_counters(w, lists, &a->counters, err);
+        if (!code && a->counted) code = append_counters(w, lists, &a->counters, err);
         if (!code) code = append(w, lists->rows, lists->row_count * sizeof *lists->rows, &a->rows, err);
         if (!code) code = append(w, lists->key_runs, lists->key_run_count * sizeof *lists->key_runs, &a->key_runs, err);
     }
@@ -203,7 +204,7 @@ static fcp_code attend_forward(fcp_cuda_session *s, cuda_rank *rank, const cuda_
     fk_launch_maps maps;
     rows->splits = rank->kept[CUDA_LOCKS].at;
     rows->locks = fcp_cuda_flag_at(rank, 1);
-    if (a->cut) rows->counter = rank->kept[CUDA_LISTS + FCP_FORWARD].at + a->counters;
+    if (a->counted) rows->counter = rank->kept[CUDA_LISTS + FCP_FORWARD].at + a->counters;
     fcp_code code = by_list(s, rank, FCP_FORWARD, CUDA_FORWARD,
                             fcp_worklists_pieces(a->single, a->row_count, arena->heads),
                             fcp_cuda_with_maps(rank, FCP_FORWARD, CUDA_FORWARD, rows, &maps), err);

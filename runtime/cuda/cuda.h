@@ -118,7 +118,7 @@ typedef struct cuda_attend {
     uint64_t split_bytes; /* if row items are cut or packed: the bytes of the running states that their parts leave */
     uint32_t row_count, key_count, merge_count, lock_count, subs;
     bool single; /* as in fcp_worklists */
-    bool cut;    /* the keys of some rows are */
+    bool counted; /* the forward kernel has counters */
     /* Only if the pass is fused, where one launch does ATTENDs [instr, last].
      *   holds   the launch begins when the first `holds` instructions of the communication queue are complete
      *   needs   all that it reads is there when the first `needs` of them are complete

@@ -5,9 +5,9 @@
  *           the last eight rows are cut into eight parts each, 64 CTAs have a short part more instead.
  * Requires: a list of rows, longest first.
  * Gives:    fcp_worklists_deal of list.h.
- * Method:   1. Two ways to deal out whole rows are simulated. The usual way (fk_piece) gives one to each CTA in their
- *              order, then one in the reverse order, and so on: it is fair if rows become shorter evenly. The other way
- *              is list scheduling by rounds: in each round the longest row that is left goes to the CTA that has least
+ * Method:   1. Two ways to deal out whole rows are simulated. One is that of fk_piece: one for each CTA in their order,
+ *              then one in the reverse order, and so on, which is fair if rows become shorter evenly. The other way is
+ *              list scheduling by rounds: in each round the longest row that is left goes to the CTA that has least
  *              to do so far, the next longest to the next CTA, and so on.
  *           2. If more than a fiftieth of the CTAs' time is unused, and the plan is not packed, cuts are tried, too,
  *              and dealt out in the second way:
@@ -16,8 +16,10 @@
  *                the end of one row and the beginning of the next (add_chain);
  *              - all long rows, in parts of several lengths, if there are at most FEW_TURNS rows for each CTA.
  *              The best cut is taken if it ends more than a hundredth earlier. Of equal cuts the first is kept.
- *           3. If the last CTA then ends more than a hundredth earlier than by the list as it was, each piece becomes
- *              an item, at the place in the list where its CTA will look for it. Otherwise the list stays as it is.
+ *           3. If the last CTA then ends more than a hundredth earlier than by the list as it was (from which CTAs take
+ *              rows as fk_piece says, or with tickets each the next when it has done one), each piece becomes
+ *              an item, at the place in the list where its CTA will look for it; or with tickets, in the order in which
+ *              they begin. Otherwise the list stays as it is.
  *           The simulated times are whole numbers, so the same plan has the same list.
  * Cost:     for each length of parts a sort of the CTAs for each round, and only where CTAs have few pieces each.
  */
@@ -59,7 +61,7 @@ static uint64_t ctas_of(const fcp_arena *a) {
  * keys, namely cells [from, to) of them. */
 struct piece {
     uint32_t row, part, parts, from, to;
-    uint64_t units;
+    uint64_t units, start; /* start: when its CTA begins it, as it was dealt out */
 };
 /* What is known of a row whose keys are cut. end, cta: when its last part ends, and in which CTA. cut: 0, or one more
  * than the number of its first part among all parts in the list. */
@@ -84,10 +86,11 @@ struct dealing {
 };
 
 /* A way to cut the rows from `from` on: into `chains` chains; or if that is 0, into parts of at most `part` cells. end:
- * when the last CTA ends. */
+ * when the last CTA ends. in_turn: pieces are dealt out as fk_piece says, else by list scheduling. */
 struct dealt {
     uint32_t from, part, chains;
-    uint64_t end; /* of the last CTA */
+    uint64_t end;
+    bool in_turn;
 };
 
 static uint32_t parts_of(const struct dealing *x, uint32_t row, const struct dealt *cut) {
@@ -111,7 +114,7 @@ static int longer(const void *a, const void *b) {
 
 static void add_piece(struct dealing *x, uint32_t row, uint32_t part, uint32_t parts, uint32_t from, uint32_t to) {
     const uint64_t units = CELL * (uint64_t)(to - from) + ENDS + (parts > 1 ? LEAVE : 0);
-    x->pieces[x->count++] = (struct piece){row, part, parts, from, to, units};
+    x->pieces[x->count++] = (struct piece){row, part, parts, from, to, units, 0};
 }
 
 /* Makes a chain: cuts `count` rows in two so that they keep count + 1 CTAs busy for equal times. The second part of
@@ -154,14 +157,35 @@ static void make_pieces(struct dealing *x, const struct dealt *cut, uint32_t beg
     if (cut->from < x->rows) qsort(x->pieces + cut->from, x->count - cut->from, sizeof *x->pieces, longer);
 }
 
-/* When the last CTA ends that takes pieces from the list as it is. */
-static uint64_t end_as_listed(const struct dealing *x) {
+/* When the last CTA ends, if each takes the next piece of the list as soon as it has done one. x->loads is a heap: the
+ * least is the first, and none is less than the one at half its number. */
+static uint64_t end_by_tickets(const struct dealing *x) {
+    uint64_t *heap = x->loads, end = 0;
+    memset(heap, 0, x->ctas * sizeof *heap);
+    for (uint64_t i = 0; i < x->count; i++) {
+        const uint64_t ends = heap[0] + x->pieces[i].units;
+        uint64_t at = 0;
+        for (uint64_t below; (below = 2 * at + 1) < x->ctas; at = below) {
+            if (below + 1 < x->ctas && heap[below + 1] < heap[below]) below++;
+            if (heap[below] >= ends) break;
+            heap[at] = heap[below];
+        }
+        heap[at] = ends;
+        if (ends > end) end = ends;
+    }
+    return end;
+}
+
+/* Deals the list out as fk_piece says. Returns when the last CTA ends. */
+static uint64_t deal_in_turn(struct dealing *x) {
     uint64_t end = 0;
     for (uint64_t cta = 0; cta < x->ctas; cta++) {
         uint64_t units = 0;
         for (uint64_t turn = 0, i; turn * x->ctas < x->count; turn++)
-            if ((i = turn * x->ctas + (turn % 2 ? x->ctas - 1 - cta : cta)) < x->count)
+            if ((i = turn * x->ctas + (turn % 2 ? x->ctas - 1 - cta : cta)) < x->count) {
+                x->pieces[i].start = units;
                 units += x->pieces[i].units;
+            }
         if (units > end) end = units;
     }
     return end;
@@ -184,13 +208,14 @@ static uint64_t deal(struct dealing *x, uint32_t begin) {
     else memset(x->loads, 0, x->ctas * sizeof *x->loads);
     for (uint32_t b = 0; b < x->ctas; b++) x->sizes[b].index = b;
     for (uint64_t i = begin; i < x->count; i++) {
-        const struct piece *piece = &x->pieces[i];
+        struct piece *piece = &x->pieces[i];
         const uint64_t at = i % x->ctas;
         if (x->count == x->rows && i == x->rows / x->ctas * x->ctas)
             memcpy(x->before, x->loads, x->ctas * sizeof *x->loads);
         for (uint32_t b = 0; !at && b < x->ctas; b++) x->sizes[b].size = x->loads[x->sizes[b].index];
         if (!at) qsort(x->sizes, x->ctas, sizeof *x->sizes, less_to_do);
         const uint32_t cta = x->owners[i] = x->sizes[at].index;
+        piece->start = x->loads[cta];
         x->loads[cta] += piece->units;
         struct join *join = &x->joins[piece->row];
         if (piece->parts > 1 && x->loads[cta] >= join->end) *join = (struct join){x->loads[cta], cta, 0};
@@ -202,8 +227,14 @@ static uint64_t deal(struct dealing *x, uint32_t begin) {
     return end;
 }
 
-/* Where piece i stands in the list, so that its CTA finds it. In the last round the pieces stand as they were dealt;
- * which CTA is which follows from that. */
+static int earlier(const void *a, const void *b) {
+    const struct piece *x = a, *y = b;
+    if (x->start != y->start) return x->start < y->start ? -1 : 1;
+    return longer(a, b);
+}
+
+/* Where piece i stands in the list, so that its CTA finds it by fk_piece. In the last round the pieces stand as they were
+ * dealt; which CTA is which follows from that. */
 static uint64_t place_of(const struct dealing *x, const uint32_t *ranks, uint64_t i) {
     const uint64_t turn = i / x->ctas, last = (x->count - 1) / x->ctas;
     const uint64_t rank = ranks[x->owners[i]];
@@ -235,10 +266,12 @@ static fcp_code put_in_order(struct dealing *x, uint32_t first_head, fcp_error *
     if (!ranks || !out || !FCP_GROW(w->rows, w->row_capacity, (uint32_t)x->count))
         return fcp_worklists_no_memory(err);
     for (uint32_t r = 0; r < x->rows; r++) x->joins[r].cut = 0;
-    for (uint32_t b = 0; b < x->ctas; b++) ranks[x->sizes[b].index] = b;
+    for (uint32_t b = 0; !w->tickets && b < x->ctas; b++) ranks[x->sizes[b].index] = b;
+    /* By tickets no piece begins later than it was dealt out, if those that begin earlier stand before it. */
+    if (w->tickets) qsort(x->pieces, x->count, sizeof *x->pieces, earlier);
     for (uint64_t i = 0; i < x->count; i++) {
         const struct piece *piece = &x->pieces[i];
-        fk_row_item *item = &out[place_of(x, ranks, i)];
+        fk_row_item *item = &out[w->tickets ? i : place_of(x, ranks, i)];
         *item = w->rows[piece->row / x->heads];
         if (!w->single) item->flags |= (first_head + piece->row % x->heads) << FK_HEAD_SHIFT;
         fcp_code code = piece->parts > 1 ? cut_item(x, piece, item, err) : FCP_OK;
@@ -254,7 +287,7 @@ static fcp_code put_in_order(struct dealing *x, uint32_t first_head, fcp_error *
 /* Deals out the pieces of a cut, and keeps the cut if it is the best so far. */
 static void try_cut(struct dealing *x, uint32_t from, uint32_t part, uint32_t chains, struct dealt *best) {
     const uint32_t begin = from < x->rows ? from : 0;
-    struct dealt cut = {from, part, chains, 0};
+    struct dealt cut = {from, part, chains, 0, false};
     make_pieces(x, &cut, begin);
     cut.end = deal(x, begin);
     if (cut.end < best->end) *best = cut;
@@ -298,10 +331,10 @@ fcp_code fcp_worklists_deal(fcp_worklists *w, const fcp_arena *a, fcp_error *err
         x.cells[i] = fcp_worklists_cells(w, &w->rows[i]);
         work += (uint64_t)x.heads * CELL * x.cells[i];
     }
-    struct dealt best = {x.rows, UINT32_MAX, 0, 0};
+    struct dealt best = {x.rows, UINT32_MAX, 0, 0, true};
     make_pieces(&x, &best, 0);
-    const uint64_t listed = end_as_listed(&x);
-    best.end = listed;
+    best.end = deal_in_turn(&x);
+    const uint64_t listed = w->tickets ? end_by_tickets(&x) : best.end;
     if (rows > x.ctas) try_cut(&x, x.rows, UINT32_MAX, 0, &best);
     if (!fcp_plan_packed(a->plan) && 100 * work < 98 * best.end * x.ctas) {
         struct dealt cut = best;
@@ -314,6 +347,7 @@ fcp_code fcp_worklists_deal(fcp_worklists *w, const fcp_arena *a, fcp_error *err
     }
     if (100 * best.end >= 99 * listed) return FCP_OK;
     make_pieces(&x, &best, 0);
-    deal(&x, 0);
+    if (best.in_turn) deal_in_turn(&x);
+    else deal(&x, 0);
     return put_in_order(&x, kv_first * p->range_sub, err);
 }

@@ -6,8 +6,8 @@
  *
  * Order. Items stand in the list longest first, and items of one length in the order of the plan: CTAs take items from
  * the front, so the long ones do not start last. If each CTA has few pieces, the list of a forward pass may have
- * another order, with which the last CTA ends earlier (deal.c). Runs stand in the order of the plan, but those of an
- * ordered list go from the last row to the first.
+ * another order, with which the last CTA ends earlier (deal.c); it depends on how CTAs take pieces (`tickets`). Runs
+ * stand in the order of the plan, but those of an ordered list go from the last row to the first.
  *
  * Bits. The bits of a result do not depend on which CTA runs when. Either a sum belongs to a single item of the launch,
  * which adds to it in the order of its runs; or several items add to the same sum and take turns, in the order of the
@@ -34,6 +34,9 @@ typedef struct fcp_worklists {
     uint32_t kv_first, kv_count; /* lists by head are of these KV heads of the range; kv_count 0: of all */
     /* Not NULL: several ATTENDs are one launch, and rows have the keys of all of them. */
     const fcp_fusion *fusion;
+    /* CTAs of the forward kernel take pieces from a counter, each the next one when it is ready, as fk_forward_sm90 does;
+     * else they take those that fk_piece says. */
+    bool tickets;
     /* what fcp_worklists_rows makes */
     fk_row_item *rows;
     fk_key_run *key_runs;
@@ -96,9 +99,11 @@ static inline uint64_t fcp_worklists_key_pieces(bool by_head, uint32_t items, ui
                                                 uint32_t group) {
     return fcp_worklists_pieces(by_head, items, kv_heads * ((group + subs - 1) / subs));
 }
-/* How many counters of 4 bytes the parts of cut rows have. All are 0 when the kernel begins and when it ends. */
-static inline size_t fcp_worklists_part_counters(const fcp_worklists *work) {
-    return (size_t)work->cut_parts * FK_PART_COUNTERS;
+/* How many counters of 4 bytes a forward kernel has: for tickets, and for the parts of cut rows. 0: none. All are 0 when
+ * the kernel begins and when it ends. */
+static inline size_t fcp_worklists_counters(const fcp_worklists *work) {
+    if (!work->tickets && !work->cut_parts) return 0;
+    return FK_TICKET_COUNTERS + (size_t)work->cut_parts * FK_PART_COUNTERS;
 }
 /* How many words of 4 bytes the locks of an ordered list are, for `heads` query heads. */
 static inline size_t fcp_worklists_lock_words(uint32_t locks, uint32_t heads) {

@@ -98,7 +98,7 @@ static void bench_forward(uint32_t heads, uint32_t kv_heads, const char *mask, c
              "plan { mask = %s; block = 4K; strategy = fcp(coalesce = 64); passes = forward }\n",
              heads, kv_heads, lengths, mask);
     fcp_plan *plan = bench_plan_of(text, NULL, 0);
-    if (plan && order_model_forward(plan, ALL, ends, &model)) {
+    if (plan && order_model_forward(plan, ALL, ends, true, &model)) {
         const double used = (double)model.work / (double)model.end / ALL;
         snprintf(note, sizeof note, "%d blocks%s", ALL, ends ? "" : "; steps, and what parts of cut rows cost");
         snprintf(wanted, sizeof wanted, ">= %g", goal);

@@ -61,15 +61,15 @@ static inline bool room_for(machine_room *room, uint32_t words) {
     return room->at != NULL;
 }
 
-/* How many words the parts of a list of rows need: their running states, and behind these their counters. */
+/* How many words a list of rows needs: for running states of parts, and behind these for counters. */
 typedef struct part_words {
     uint32_t states, all;
 } part_words;
 
-/* Fills the parameters of a launch for a list of rows, and gives the parts of its rows memory: NaN as states, 0 as
- * counters. False: there is no memory. */
+/* Fills the parameters of a launch for a list of rows, and gives it memory: NaN as states of parts, 0 as counters.
+ * False: there is no memory. */
 static inline bool tables_rows(const fcp_worklists *w, machine_room *room, fk_launch *launch, part_words *out) {
-    const uint32_t counters = (uint32_t)fcp_worklists_part_counters(w), states = (uint32_t)(w->split_bytes / 4);
+    const uint32_t counters = (uint32_t)fcp_worklists_counters(w), states = (uint32_t)(w->split_bytes / 4);
     *out = (part_words){states, states + counters};
     if (out->all && !room_for(room, out->all)) return false;
     if (states) memset(room->at, 0xff, states * sizeof *room->at); /* NaN */
@@ -83,10 +83,10 @@ static inline bool tables_rows(const fcp_worklists *w, machine_room *room, fk_la
     return true;
 }
 
-/* After the launch: checks that all counters of parts are 0 again. */
+/* After the launch: checks that all counters are 0 again. */
 static inline fcp_code tables_rows_ended(const machine_room *room, const part_words *words, fcp_error *err) {
     for (uint32_t i = words->states; i < words->all; i++)
-        if (room->at[i]) return fcp_fail(err, FCP_E_INTERNAL, "counter %u of parts is not 0 again", i - words->states);
+        if (room->at[i]) return fcp_fail(err, FCP_E_INTERNAL, "counter %u is not 0 again", i - words->states);
     return FCP_OK;
 }
 

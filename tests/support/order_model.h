@@ -33,7 +33,7 @@ static inline uint64_t order_model_item(const fcp_worklists *w, const fk_row_ite
     return *out_cells + ends + (item->parts > 1 ? 3 : 0);
 }
 
-/* Returns the time at which the last CTA has done its pieces. CTAs take pieces in the order that fk_piece gives. If a
+/* Returns the time at which the last CTA has done its pieces. CTAs take pieces as w->tickets says. If a
  * row is cut into n parts, the CTA that ends the last part joins the others, which takes 3 (n - 1) units more. Example:
  * three parts that end at 10, 12 and 15 are joined at 15 + 6 = 21.
  *
@@ -41,20 +41,21 @@ static inline uint64_t order_model_item(const fcp_worklists *w, const fk_row_ite
 static inline uint64_t order_model_run(const fcp_worklists *w, uint64_t pieces, uint32_t blocks, uint32_t ends,
                                        uint64_t *at, uint64_t *next, uint32_t *came, uint64_t *out_work) {
     const uint64_t each = w->row_count ? pieces / w->row_count : 1;
-    uint64_t end = 0;
-    for (uint32_t b = 0; b < blocks; b++) at[b] = 0, next[b] = 0;
+    uint64_t end = 0, taken = blocks;
+    for (uint32_t b = 0; b < blocks; b++) at[b] = 0, next[b] = b; /* the piece that each does */
     for (uint64_t done = 0; done < pieces; done++) {
         uint64_t first = UINT64_MAX, cells = 0, own = 0;
         uint32_t block = 0;
         const fk_row_item *item = NULL;
         for (uint32_t b = 0; b < blocks; b++) { /* which block ends its piece first? */
-            const uint64_t k = next[b] * blocks + (next[b] % 2 ? blocks - 1 - b : b);
+            const uint64_t k = next[b];
             if (k >= pieces) continue;
             const uint64_t takes = order_model_item(w, &w->rows[k / each], ends, &cells);
             if (at[b] + takes < first) first = at[b] + takes, block = b, item = &w->rows[k / each], own = cells;
         }
         at[block] = first;
-        next[block]++;
+        const uint64_t turn = next[block] / blocks + 1;
+        next[block] = w->tickets ? taken++ : turn * blocks + (turn % 2 ? blocks - 1 - block : block);
         *out_work += own;
         if (item->parts > 1 && ++came[item->cut] == item->parts) at[block] += 3 * (item->parts - 1);
         if (at[block] > end) end = at[block];
@@ -62,10 +63,12 @@ static inline uint64_t order_model_run(const fcp_worklists *w, uint64_t pieces, 
     return end;
 }
 
-/* How much of the time of `blocks` multiprocessors the forward pass of rank 0 uses. False: out of memory. */
-static inline bool order_model_forward(const fcp_plan *plan, uint32_t blocks, uint32_t ends, fcp_worklists_time *out) {
+/* How much of the time of `blocks` multiprocessors the forward pass of rank 0 uses; tickets: as in fcp_worklists. False:
+ * out of memory. */
+static inline bool order_model_forward(const fcp_plan *plan, uint32_t blocks, uint32_t ends, bool tickets,
+                                       fcp_worklists_time *out) {
     const fcp_problem *p = plan->problem;
-    fcp_worklists w = {0};
+    fcp_worklists w = {.tickets = tickets};
     fcp_arena a;
     fcp_error err;
     uint64_t *first = order_model_arena(plan, 0, FCP_FORWARD, &a), *at = calloc(2 * (size_t)blocks, sizeof *at);

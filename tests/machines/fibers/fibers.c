@@ -403,7 +403,7 @@ static fcp_code run_rows(struct fibers *f, struct worker *w, const fcp_arena *a,
     part_words words;
     if (!tables_rows(&w->work, &w->locks, launch, &words)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     const uint64_t pieces = fcp_worklists_pieces(w->work.single, w->work.row_count, launch->head_count * launch->group);
-    w->part_words = words.all > words.states ? words.states : 0;
+    w->part_words = w->work.cut_parts ? words.states : 0;
     fcp_code code = run_kernel(w, a, rows, launch, pieces * rows->parts, words.all, false, false, err);
     w->part_words = 0;
     if (!code) code = tables_rows_ended(&w->locks, &words, err);
@@ -470,6 +470,7 @@ static fcp_code attend_range(fcp_device *device, uint32_t worker, const fcp_aren
                                device->backend == &fibers_unordered_sm90_backend;
         return attend_keys(f, w, a, &launch, first, count, unordered ? FCP_KEYS_JOINT : FCP_KEYS_ORDERED, err);
     }
+    w->work.tickets = forward && sm90;
     fcp_code code = fcp_worklists_rows(&w->work, a, first, count, err);
     if (code != FCP_OK) return code;
     turn_round(w);

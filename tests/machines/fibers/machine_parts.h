@@ -84,6 +84,7 @@ typedef enum meeting {
     MEET_MMA_FP16,
     MEET_SHUFFLE,
     MEET_UNIFORM,
+    MEET_FIRST,
     MEET_ANY,
     MEET_LAST,
     MEET_NAMED_SYNC,

@@ -154,6 +154,8 @@ __attribute__((noinline)) static void do_for_all(meeting kind, thread *lanes) {
                 machine_fail(&lanes[i], "divergence: a number that lanes must have alike is %u in one and %u in lane 0",
                              x->in[0], x->out[0]);
         }
+    else if (kind == MEET_FIRST)
+        for (uint32_t i = 0; i < WARP; i++) lanes[i].operands->out[0] = lanes->operands->in[0];
     else if (kind == MEET_LAST) come(lanes);
     else if (kind == MEET_MMA_BF16) multiply_bf16(lanes);
     else multiply_fp16(lanes);
@@ -212,6 +214,12 @@ fk_u32 fk_comes_last_host(fk_u64 counter, fk_u32 count) {
 fk_u32 fk_uniform_host(fk_u32 value) {
     operands x = {.in = {value}};
     meet(MEET_UNIFORM, &x);
+    return x.out[0];
+}
+
+fk_u32 fk_from_first_host(fk_u32 value) {
+    operands x = {.in = {value}};
+    meet(MEET_FIRST, &x);
     return x.out[0];
 }
 
@@ -301,6 +309,12 @@ void fk_max_global_host(fk_u64 to, float x) {
 fk_u32 fk_fetch_increment_host(fk_u64 counter) {
     uint32_t *at = machine_global(machine_self, counter, 4, 4, WRITE);
     return (*at)++;
+}
+fk_u32 fk_fetch_ticket_host(fk_u64 counter, fk_u32 last) {
+    uint32_t *at = machine_global(machine_self, counter, 4, 4, WRITE);
+    const uint32_t ticket = *at;
+    *at = ticket < last ? ticket + 1 : 0;
+    return ticket;
 }
 void fk_acquire_host(fk_u64 lock, fk_u32 x) {
     thread *t = machine_self;

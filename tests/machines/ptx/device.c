@@ -586,6 +586,7 @@ static fcp_code attend_range(device *d, worker *w, const fcp_arena *a, uint32_t 
     launch.maxima = forward ? (uintptr_t)a->max_logit : 0;
     if (forward || d->backward == EMIT_SPLIT) {
         launch.locks = (uintptr_t)w->flags;
+        w->work.tickets = forward && d->sm90;
         code = w->work.fusion ? fcp_worklists_rows_fused(&w->work, a, err)
                               : fcp_worklists_rows(&w->work, a, first, count, err);
         if (!code) code = run_rows(d, w, a, &launch, heads * launch.group, err);

@@ -111,6 +111,8 @@ static char *more(const char *text, const char *at, const char *before, const ch
     return replaced(text, at, 0, line, (size_t)length);
 }
 static char *fewer_bytes(const char *text, const char *at) { return more(text, at, strchr(at, ';'), "add.s32", "-16"); }
+/* Of a counter that becomes 0 behind its greatest number. */
+static char *counts_on(const char *text, const char *at) { return more(text, at, strchr(at, ';'), "add.s32", "1"); }
 /* Of a product's B, in its descriptor. */
 static char *operand(const char *text, const char *at, const char *by) {
     return more(text, at, strstr(at, ", p,"), "add.s64", by);
@@ -165,6 +167,7 @@ Test(ptx_sm90, forward_flaws) {
         {"gathered rows are not waited for", {FORWARD, "cp.async.wait_all;", "", 0, NULL}},
         {"gathered rows are not met", {FORWARD, "bar.sync", "", 6, without}},
         {"barriers are not fenced", {FORWARD, "fence.mbarrier_init.release.cluster;", "", 0, NULL}},
+        {"the counter is not 0 again", {FORWARD, "atom.relaxed.gpu.global.inc.u32", NULL, 0, counts_on}},
         {"words of O change places", {FORWARD, "st.global.v4.u32", "", 1, swapped}},
         {"too many registers", {FORWARD, "inc.sync.aligned.u32 232", "inc.sync.aligned.u32 240", -1, NULL}},
     };

@@ -133,6 +133,7 @@ static void forward_ranges(node *n, uint32_t d, uint32_t v, bool back) {
     const uint64_t k_row = (uint64_t)p->kv_heads * d * 2, v_row = (uint64_t)p->kv_heads * v * 2;
     const fk_row_item *items = (const fk_row_item *)(uintptr_t)p->items;
     range_add(&n->reads, p->items, p->item_count * sizeof *items);
+    if (!back && p->counter) range_add(&n->writes, p->counter, FK_TICKET_COUNTERS * 4);
     for (uint32_t i = 0; i < p->item_count; i++) {
         const fk_row_item *x = &items[i];
         const fk_key_run *runs = (const fk_key_run *)(uintptr_t)p->runs + x->first;
@@ -151,7 +152,9 @@ static void forward_ranges(node *n, uint32_t d, uint32_t v, bool back) {
         } else {
             state_ranges(n, p, x, v);
             if (x->parts > 1) range_add(&n->writes, p->splits + x->cut * FK_PART_BYTES(v), x->parts * FK_PART_BYTES(v));
-            if (x->parts > 1) range_add(&n->writes, p->counter + x->cut * FK_PART_COUNTERS * 4, FK_PART_COUNTERS * 4);
+            if (x->parts > 1)
+                range_add(&n->writes, p->counter + (FK_TICKET_COUNTERS + x->cut * FK_PART_COUNTERS) * 4,
+                          FK_PART_COUNTERS * 4);
         }
         for (uint32_t j = 0; j < x->runs; j++) {
             const fk_u32 arrival = back ? 0 : runs[j].arrival;
