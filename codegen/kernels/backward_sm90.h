@@ -66,9 +66,7 @@
 
 enum {
     FK_B_ROWS = FK_BACKWARD_SM90_ROWS(FK_HEAD_DIM), /* rows of a step */
-    /* S is one product for all rows of a step, and dP one for 64 of them, because every product reads the worker's keys
-     * again. P and dS are made for FK_B_PART rows at a time; more would spill registers. */
-    FK_B_DP = 64,
+    /* P and dS are made for so many rows of a step at a time; more would spill registers. */
     FK_B_PART = FK_HEAD_DIM == 128 && FK_HAS_SCORE ? 32 : 64,
     FK_B_PARTS = FK_B_ROWS / FK_B_PART,
     FK_B_COLUMNS = FK_B_PART / 8,
@@ -123,7 +121,6 @@ FK_NAME_WAITS(backward, "rows full, stage 0|rows full, stage 1|keys full",
     if (FK_BY_HEAD) fk_setmaxnreg_inc(224);                                                                            \
     else fk_setmaxnreg_inc(232)
 #endif
-#define FK_B_WGMMA_DP FK_WGMMA(fk_wgmma_, 64) /* FK_B_DP */
 #define FK_B_WGMMA_DQ FK_WGMMA(fk_wgmma_transposed_, 64)
 
 /* Places in shared memory. */
@@ -404,15 +401,21 @@ FK_DEVICE void fk_b_scores(float *c, fk_u32 keys, fk_u32 rows) {
                      k > 0);
     fk_wgmma_commit();
 }
-/* Begins dP = (this worker's 64 rows of V, which begin at `keys`) times (FK_B_DP rows at `rows`, from `first` on). */
+/* How many rows of a step a product dP is for. S is one product for all of them, because every product reads the
+ * worker's keys again; but by head there are fewer registers. */
+FK_DEVICE fk_u32 fk_b_dp_rows(void) { return FK_HEAD_DIM == 128 && FK_HAS_SCORE && FK_BY_HEAD ? 32 : 64; }
+/* Begins dP = (this worker's 64 rows of V, which begin at `keys`) times (those of the rows at `rows` from `first`). */
 FK_DEVICE void fk_b_dp(float *c, fk_u32 keys, fk_u32 rows, fk_u32 first) {
     keys = fk_uniform(keys);
     rows = fk_uniform(rows);
     fk_wgmma_fence();
     FK_UNROLL
-    for (fk_u32 k = 0; k < FK_HEAD_DIM / 16; k++)
-        FK_B_WGMMA_DP(c, fk_descriptor_k_major(keys, FK_KEYS, 0, k), fk_descriptor_k_major(rows, FK_B_ROWS, first, k),
-                      k > 0);
+    for (fk_u32 k = 0; k < FK_HEAD_DIM / 16; k++) {
+        const fk_u64 a = fk_descriptor_k_major(keys, FK_KEYS, 0, k);
+        const fk_u64 b = fk_descriptor_k_major(rows, FK_B_ROWS, first, k);
+        if (fk_b_dp_rows() == 32) FK_WGMMA(fk_wgmma_, 32)(c, a, b, k > 0);
+        else FK_WGMMA(fk_wgmma_, 64)(c, a, b, k > 0);
+    }
     fk_wgmma_commit();
 }
 /* Begins c += packed times rows, where packed is 64 keys by FK_B_PART rows in the input type. */
@@ -516,13 +519,13 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
     int full = rows->cls == FK_FULL && keys == FK_KEYS; /* keys that do not exist must not count */
     fk_u32 q = fk_b_rows(stage, 0), d_o = fk_b_rows(stage, 1), ds = fk_b_ds(stage);
     fk_i64 row = rows->position + t, key = first_key + own;
-    float dp[FK_B_DP / 8][4];
+    float dp[8][4];
     fk_u32 p_packed[FK_B_COLUMNS][2], ds_packed[FK_B_COLUMNS][2];
     FK_UNROLL
     for (fk_u32 part = 0; part < FK_B_PARTS; part++) {
         float(*s)[4] = all + part * FK_B_COLUMNS;
-        float(*g)[4] = dp + part * FK_B_PART % FK_B_DP / 8;
-        const int begins = part * FK_B_PART % FK_B_DP == 0; /* a product dP begins with this part */
+        float(*g)[4] = dp + part * FK_B_PART % fk_b_dp_rows() / 8;
+        const int begins = part * FK_B_PART % fk_b_dp_rows() == 0; /* a product dP begins with this part */
         fk_u32 numbers = (part * FK_B_PART + t) * 4;
         fk_u32 allowed[2] = {0, 0};
         if (begins) fk_b_dp(g[0], fk_b_keys(1) + worker * (64 * FK_TILE_ROW), d_o, part * FK_B_PART);
@@ -548,7 +551,7 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
                          rows->head); // cost: PARTIAL elements
         fk_b_sums(x->v[0], (const fk_u32 (*)[2])p_packed, d_o, part);
         fk_wgmma_wait_1();
-        if (begins) fk_wgmma_settle(g[0], FK_B_DP / 2);
+        if (begins) fk_wgmma_settle(g[0], fk_b_dp_rows() / 2);
         if (full) fk_b_gradients(s, (const float (*)[4])g, ds_packed, delta, 1); // cost: FULL elements
         else fk_b_gradients(s, (const float (*)[4])g, ds_packed, delta, 0); // cost: PARTIAL elements
         fk_b_store_ds((const fk_u32(*)[2])ds_packed,
