@@ -89,8 +89,9 @@ enum {
 
 #if defined FK_NAME_WAITS
 FK_NAME_WAITS(backward, "rows full, stage 0|rows full, stage 1|keys full",
-              "all|rows free, stage 0|rows free, stage 1|keys free|dS of all keys|a turn|sums added|a ticket",
-              "loaders 3|turners 1|worker 0 4|worker 1 4")
+              "all|rows free, stage 0|rows free, stage 1|keys free|dS of all keys|a turn|sums added|"
+              "workers have seen the turn|a ticket",
+              "loaders 2|waiters 1|passers 1|worker 0 4|worker 1 4")
 #endif
 
 #if FK_HEAD_DIM == 64
