@@ -114,9 +114,10 @@ Test(ptx_bounded, waits_are_counted) {
     static const char *const forward[] = {
         "producer: mbarrier \"K free, stage 0\"", "consumer 0: mbarrier \"K full, stage 0\"",
         "consumer 1: mbarrier \"V full, stage 1\"", "consumer 0: named barrier 2, \"the turn of consumer 0\"", NULL};
-    static const char *const backward[] = {"loaders: named barrier 12, \"a ticket\"", "waiters: a lock's turn",
-                                           "worker 0: mbarrier \"rows full, stage 0\"",
-                                           "worker 1: named barrier 4, \"dS of all keys\"", NULL};
+    static const char *const backward[] = {
+        "loaders: named barrier 12, \"a ticket\"",       "waiters: a lock's turn",
+        "passers: named barrier 10, \"dQ of a step\"",   "worker 0: mbarrier \"rows full, stage 0\"",
+        "worker 1: named barrier 4, \"dS of all keys\"", NULL};
     static const char *const older[] = {"all warps: cp.async", "all warps: named barrier 0", NULL};
     if (!compiler()) return;
     ptx_device_define("#define FK_WAITED 1\n");
