@@ -21,6 +21,7 @@ static const struct measured {
     {"causal, head_dim 64", "mask = causal", 64},
     {"causal, head_dim 256", "mask = causal", 256},
     {"causal, softcap", "mask = causal; score = softcap(c = 30)", 128},
+    {"causal, approximate softcap", "mask = causal; score = softcap(c = 30, approximate = true)", 128},
 };
 enum { MEASURED = sizeof all / sizeof *all, NAME = 160 };
 
