@@ -375,7 +375,6 @@ bool ptx_async_close(ptx_block *b) {
         free(x->fences);
         x->fences = NULL;
         x->products = NULL;
-        x->additions = NULL;
     }
     if (!s) return good;
     if (s->copy_count)

@@ -1,5 +1,5 @@
-/* async.h: the asynchronous parts of sm_90a: mbarriers, TMA loads, bulk additions, fences between proxies, WGMMA, and setmaxnreg. For
- * the files that implement them.
+/* async.h: the asynchronous parts of sm_90a: mbarriers, TMA loads, bulk additions, fences between proxies, WGMMA, and
+ * setmaxnreg. For the files that implement them.
  *
  * After the warps, a CTA's vector clocks have PTX_AGENTS more components, the agents. Agent n stands for all TMA loads
  * that count for the n-th mbarrier. A warp that has waited for that mbarrier knows what these loads wrote.
