@@ -67,7 +67,7 @@ Test(ptx_bounded, what_is_missing_is_named) {
          &ptx_sm90_backend,
          FCP_BACKWARD,
          "for a lock's turn at ",
-         "(worker 0) for named barrier 5, \"a turn\""},
+         "(passers) for named barrier 7, \"a turn of dQ\""},
     };
     if (!compiler()) return;
     for (size_t i = 0; i < sizeof flaws / sizeof *flaws; i++) {
