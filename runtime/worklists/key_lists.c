@@ -627,7 +627,7 @@ fcp_code fcp_worklists_keys(fcp_worklists *w, const fcp_arena *a, uint32_t first
                         .set_count = 1};
     uint32_t *empty = fcp_worklists_scratch(w, FCP_WORKLISTS_EMPTY, a->plan->blocks_count, sizeof *empty);
     if (!empty) return fcp_worklists_no_memory(err);
-    fcp_worklists_empty_sums(a, first, count, empty);
+    fcp_worklists_empty_sums(a, w->range, first, count, empty);
     x.empty = empty;
     w->subs = a->plan->problem->range_sub;
     fcp_code code = x.by_head ? list_by_head(&x, first, count, err) : list_columns(&x, first, count, err);

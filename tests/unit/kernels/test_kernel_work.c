@@ -159,6 +159,50 @@ static void check_plan(const char *text, bool wants_shared) {
     fcp_plan_free(plan);
 }
 
+/* Ranges of query heads that have the same KV heads add to the same sums, launch after launch: none of them begins
+ * them. */
+Test(kernel_work, ranges_share_sums) {
+    fcp_plan *plan = plan_named("ranges.fcp", "model { heads = 4; kv_heads = 2; head_dim = 64 }\ncluster { gpus = 2 }\n"
+                                              "batch { lengths = [300, 130] }\n"
+                                              "plan { mask = causal; layout = contiguous; strategy = upipe }\n");
+    uint64_t first[MOST + 1];
+    uint32_t shared = 0;
+    fcp_worklists w = {0};
+    for (uint32_t i = 0; i <= MOST; i++) first[i] = (uint64_t)i * APART;
+    for (uint32_t rank = 0; rank < plan->problem->ranks; rank++) {
+        fcp_homes h = {.homes = MOST, .tokens = {MOST * APART, MOST * APART}, .first = {first, first}};
+        fcp_slots slots = {{[FCP_KV] = MOST, [FCP_STATE] = MOST, [FCP_DKV] = MOST}};
+        fcp_arena a;
+        fcp_arena_lay(plan, FCP_BACKWARD, rank, &h, &slots, (void *)(uintptr_t)4096, &a);
+        const fcp_stream *stream = fcp_stream_of(plan, FCP_BACKWARD, rank, FCP_COMPUTE);
+        for (const fcp_instr *x = plan->instrs + stream->first; x < plan->instrs + stream->first + stream->count; x++) {
+            fk_u64 sums[4 * MOST];
+            uint32_t ranges[4 * MOST] = {0}, last[4 * MOST], begun[4 * MOST] = {0}, count = 0;
+            if (x->op != FCP_OP_ATTEND) continue;
+            for (w.range = 0; w.range < plan->heads_count; w.range++) {
+                fcp_error err;
+                cr_assert(fcp_worklists_keys(&w, &a, x->a, x->b, FCP_KEYS_ORDERED, &err) == FCP_OK);
+                for (uint32_t i = 0; i < w.key_count; i++) {
+                    uint32_t j = 0;
+                    while (j < count && sums[j] != w.keys[i].dk) j++;
+                    cr_assert(j < 4 * MOST);
+                    if (j == count) sums[count] = w.keys[i].dk, last[count++] = FCP_NONE;
+                    ranges[j] += last[j] != w.range;
+                    last[j] = w.range;
+                    begun[j] += w.keys[i].begins;
+                }
+            }
+            for (uint32_t j = 0; j < count; j++) {
+                cr_assert(ranges[j] == 1 || !begun[j], "%u ranges, %u begin", ranges[j], begun[j]);
+                shared += ranges[j] > 1;
+            }
+        }
+    }
+    cr_assert(shared);
+    fcp_worklists_free(&w);
+    fcp_plan_free(plan);
+}
+
 Test(kernel_work, rows_and_keys_agree) {
     check_plan("model { heads = 4; kv_heads = 2; head_dim = 64 }\ncluster { gpus = 3; gpu = cpu }\n"
                "batch { lengths = [3000, 700, 130 x 3, 20 x 5] }\nplan { mask = causal; block = 512 }\n", false);
