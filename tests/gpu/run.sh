@@ -46,7 +46,7 @@ says() { holds "$1" grep -q -- "$2" "$3"; }
 
 # nothing begun, runs that are killed amid the examples and behind them, and the rest of it
 run 4 "a run without time" --seconds 0
-says "it says what is left" "run it again for conformance ladder smoke examples edges speed design ceilings" "$folder/out"
+says "it says what is left" "run it again for conformance ladder smoke examples edges speed waits design ceilings" "$folder/out"
 says "GPU.md says that steps were not run" "not run yet" "$folder/gpu/GPU.md"
 "$check" --folder "$folder/gpu" --seconds $ENOUGH --inject kill:examples/documents.fcp > "$folder/out" 2>&1
 last=$(tail -n 1 "$folder/gpu/state" | cut -f 1,2)
