@@ -56,8 +56,8 @@ bool rung_applies(const rung *r, int major, int minor);
 void rung_prepare(const rung *r, void *input, void *out);
 /* What a device leaves in `out` that is as it should be. */
 void rung_answer(const rung *r, void *out);
-/* Judges what it has left. gave_up: the first numbers of fk_gave_up (prim_ptx.h). If something is wrong the text says what, where, and what
- * to suspect. */
+/* Judges what it has left. gave_up: the first numbers of fk_gave_up (prim_ptx.h). If something is wrong the text
+ * says what, where, and what to suspect. */
 bool rung_judge(const rung *r, const void *out, const uint32_t gave_up[RUNG_GAVE_UP], char text[RUNG_TEXT]);
 
 /* --- between rungs.c and rung_guess.c ----------------------------------------------------------------------------- */
