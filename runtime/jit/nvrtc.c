@@ -31,7 +31,7 @@ _Static_assert(sizeof(struct fcp_nvrtc_table) == SYMBOL_COUNT * sizeof(void (*)(
     { "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so" }
 enum { LISTS = 5 };
 static const char *const cuda_12_first[LISTS][4] = {
-    {"libnvrtc.so.12"}, {"libnvrtc.so"}, {"libnvrtc.so.13"}, ALL_NAMES, ALL_NAMES};
+    {"libnvrtc.so.12"}, ALL_NAMES, {"libnvrtc.so"}, {"libnvrtc.so.13"}, ALL_NAMES};
 static const char *const newest_first[LISTS][4] = {
     ALL_NAMES, {"libnvrtc.so.13"}, {"libnvrtc.so.12"}, {"libnvrtc.so"}, ALL_NAMES};
 
