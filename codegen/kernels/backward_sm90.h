@@ -154,7 +154,7 @@ FK_DEVICE fk_u32 fk_b_free_threads(const int ordered) {
 typedef struct fk_b_record_of {
     fk_i64 position;      /* of the first row */
     fk_u32 out, count;    /* the first row in dq; how many rows there are */
-    fk_u32 cls, head;     /* the class of the cells; the query head */
+    fk_u32 cls, head;     /* the class of the cells (fk_b_class); the query head */
     fk_u32 more;          /* does another step of the piece follow? */
 } fk_b_record_of;
 /* Where the numbers of a record are. The turn and the lock are for waiters and passers. */
@@ -214,10 +214,16 @@ FK_DEVICE void fk_b_load_keys(const fk_launch_maps *m, const fk_key_item *item, 
     fk_mbarrier_arrive(barrier);
 }
 
+/* The class of a run's cells for the workers: FK_FULL only if the item has all keys of a tile, too, so that they test one
+ * number. 0: all pairs count of the keys that exist. */
+FK_DEVICE fk_u32 fk_b_class(const fk_row_run *run, fk_u32 keys) {
+    return fk_run_class(run) == FK_FULL && keys < FK_KEYS ? 0 : fk_run_class(run);
+}
+
 /* Loads the rows of the CTA's step n, which are those of a run from `at` on, and leaves their record. more: does
- * another step of the piece follow? */
+ * another step of the piece follow? keys: how many the item has. */
 FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, const fk_row_run *run, fk_u32 at, fk_u32 head, fk_u32 more,
-                              fk_u32 n, const int ordered) {
+                              fk_u32 keys, fk_u32 n, const int ordered) {
     enum { EACH = (FK_B_ROWS + FK_B_LOADERS - 1) / FK_B_LOADERS };
     const fk_launch *p = &m->launch;
     fk_u32 thread = fk_thread(), stage = n % 2, barrier = fk_b_stage_full(stage), there = run->count - at;
@@ -236,7 +242,7 @@ FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, const fk_row_run *run, fk
     }
     if (n >= 2) fk_named_barrier_sync(FK_B_STAGE_FREE + stage, fk_b_free_threads(ordered));
     if (thread == FK_B_LOADERS - 1) { /* a thread that does not begin copies */
-        fk_b_record_of x = {run->position + at, run->out + at, there, fk_run_class(run), head, more};
+        fk_b_record_of x = {run->position + at, run->out + at, there, fk_b_class(run, keys), head, more};
         fk_b_store_record(fk_b_record(stage), &x, ordered ? run->turn : 0, ordered ? fk_row_lock(p, run, head, at) : 0);
     }
     FK_UNROLL
@@ -298,7 +304,7 @@ FK_DEVICE void fk_b_load(const fk_launch_maps *m, const int ordered) {
             fk_u32 at = step.at, this_head = head;
             more = (fk_u32)fk_next_rows(&step, &head, FK_B_ROWS, run->count, item->runs, runs, piece.first,
                                         piece.heads);
-            fk_b_load_rows(m, run, at, this_head, more, n++, ordered);
+            fk_b_load_rows(m, run, at, this_head, more, item->count, n++, ordered);
         }
     }
     fk_mbarrier_arrive(fk_b_keys_full()); /* others see the last ticket: there is no more work */
@@ -516,7 +522,7 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
                          const fk_b_record_of *rows, fk_u32 n, const int ordered, float (*all)[4], fk_b_sums_of *x) {
     fk_u32 stage = n % 2, worker = fk_thread() / FK_B_GROUP - 1, t = fk_lane() % 4 * 2;
     fk_u32 own = worker * 64 + fk_warp() % 4 * 16 + fk_lane() / 4;
-    int full = rows->cls == FK_FULL && keys == FK_KEYS; /* keys that do not exist must not count */
+    int full = rows->cls == FK_FULL;
     fk_u32 q = fk_b_rows(stage, 0), d_o = fk_b_rows(stage, 1), ds = fk_b_ds(stage);
     fk_i64 row = rows->position + t, key = first_key + own;
     float dp[8][4];
