@@ -624,13 +624,13 @@ FK_DEVICE fk_u32 fk_b_work_piece(const fk_launch *p, const fk_key_piece *piece, 
     fk_u64 stride = fk_k_stride(p) * 2, at_key = (fk_u64)kv_head * FK_ROW_BYTES * 2;
     int turns = ordered && item->lock != FK_NONE;
     if (turns) fk_named_barrier_sync(FK_B_TURN, FK_B_WAITERS + FK_B_WORKERS);
-    fk_begin_sums(p->arena + item->dk + at_key, stride, row, keys, p->scale, FK_CHUNKS, 1, (const float(*)[4])x.k,
-                  (int)item->begins);
+    fk_add_sums_atomically(p->arena + item->dk + at_key, stride, row, keys, p->scale, FK_CHUNKS, 1,
+                           (const float(*)[4])x.k, (int)item->begins);
     if (turns) fk_named_barrier_arrive(FK_B_ADDED, FK_B_PASSERS + FK_B_WORKERS);
     /* another piece may add to dK meanwhile */
     if (turns) fk_named_barrier_sync(FK_B_TURN, FK_B_WAITERS + FK_B_WORKERS);
-    fk_begin_sums(p->arena + item->dv + at_key, stride, row, keys, 1, FK_CHUNKS, 1, (const float(*)[4])x.v,
-                  (int)item->begins);
+    fk_add_sums_atomically(p->arena + item->dv + at_key, stride, row, keys, 1, FK_CHUNKS, 1, (const float(*)[4])x.v,
+                           (int)item->begins);
     if (turns) fk_named_barrier_arrive(FK_B_ADDED, FK_B_PASSERS + FK_B_WORKERS);
     return n + 1;
 }

@@ -89,25 +89,10 @@ FK_DEVICE void fk_add_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, f
 }
 
 /* The same with atomic additions: for sums to which other CTAs add as well, or where no thread should wait for the old
- * sum to be loaded. */
+ * sum to be loaded. begins: the sums are empty, and nobody else adds to them. Then they are stored, with the bits that
+ * adding to 0 gives, which makes 0 of -0. */
 FK_DEVICE void fk_add_sums_atomically(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 width,
-                                      fk_u32 parts, const float (*c)[4]) {
-    to += fk_lane() % 4 * 8;
-    FK_UNROLL
-    for (fk_u32 half = 0; half < 2; half++) {
-        fk_u32 at = row + fk_lane() / 4 + half * 8;
-        if (at >= count) continue;
-        FK_UNROLL
-        for (fk_u32 j = 0; j < width / parts; j++)
-            fk_add_global2(to + at * stride + fk_shared_chunk(width, parts, j) * 32, scale * c[j][half * 2],
-                           scale * c[j][half * 2 + 1]);
-    }
-}
-
-/* The same for sums of which `begins` may say that they are empty and nobody else adds to them: then they are stored,
- * with the bits that adding to 0 gives, which makes 0 of -0. */
-FK_DEVICE void fk_begin_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 width,
-                             fk_u32 parts, const float (*c)[4], int begins) {
+                                      fk_u32 parts, const float (*c)[4], int begins) {
     to += fk_lane() % 4 * 8;
     FK_UNROLL
     for (fk_u32 half = 0; half < 2; half++) {
@@ -227,7 +212,7 @@ FK_DEVICE void fk_dkv_close(fk_u64 to, fk_u64 stride, fk_u32 keys, float scale, 
                             const int atomically) {
     fk_u32 row = fk_warp() % FK_K_BANDS * 16;
     if (FK_K_SPLIT > 1) to += fk_warp() / FK_K_BANDS * (fk_swizzle_chunks(width) / 2) * 32;
-    if (atomically) fk_add_sums_atomically(to, stride, row, keys, scale, width, FK_K_SPLIT, c);
+    if (atomically) fk_add_sums_atomically(to, stride, row, keys, scale, width, FK_K_SPLIT, c, 0);
     else fk_add_sums(to, stride, row, keys, scale, width, FK_K_SPLIT, c);
 }
 
