@@ -128,8 +128,9 @@ static void pipe_path(const char *folder, pid_t pid, char path[400]) {
     snprintf(path, 400, "%.360s/corepipe.%ld", folder, (long)pid);
 }
 
-/* The environment's names and the words of the flags are those of the manual of cuda-gdb, "GPU core dump support". A
- * dump without memory is small. It would end the process by abort(), and the error would not be told: skip_abort. */
+/* A dump without memory is small: CUDA 13 reads that from the flags, as the manual of cuda-gdb names them ("GPU core dump
+ * support"), and earlier ones from CUDA_ENABLE_LIGHTWEIGHT_COREDUMP, which CUDA 13 ignores. A dump would end the process
+ * by abort(), and the error would not be told: skip_abort. */
 void gpu_may_crash(const gpu *g) {
     char path[400], real[PATH_MAX] = "";
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);

@@ -337,7 +337,7 @@ FK_DEVICE fk_u32 rung_meet(fk_u32 worker, fk_u32 word) {
 RUNG_ROLES(rung_roles_40, 40, 232, 200)
 RUNG_ROLES(rung_roles_56, 56, 224, 192)
 
-/* As rung_turns, but a warp takes the turns for the other, as in the backward pass. */
+/* As rung_turns, but a warp takes the turns for the other, as the backward pass does for dK and dV. */
 RUNG(rung_turns_named, 64) {
     fk_u32 turn = rung_ticket(&p);
     if (fk_warp() == 0) {
@@ -350,6 +350,28 @@ RUNG(rung_turns_named, 64) {
         fk_named_barrier_sync(1, 64);
         fk_add_global2(p.out + fk_lane() * 8, x, x);
         fk_named_barrier_arrive(2, 64);
+    }
+}
+/* The first warp waits for a turn, and the second one adds in it what stands in shared memory, as the backward pass does
+ * for dQ. */
+RUNG(rung_turns_bulk, 64) {
+    fk_u32 turn = rung_ticket(&p), row = fk_shared() + 64;
+    float x = fk_load(p.in + turn * 4);
+    fk_store_shared2(row + fk_thread() * 8, x, x);
+    fk_fence_proxy_async();
+    if (fk_warp() == 0) {
+        if (fk_lane() == 0) {
+            fk_acquire(p.flag, turn);
+            fk_fence_proxy_async_global();
+        }
+        fk_named_barrier_arrive(1, 64);
+    } else {
+        fk_named_barrier_sync(1, 64);
+        fk_bulk_add(p.out + fk_lane() * 16, row + fk_lane() * 16, 16);
+        fk_bulk_commit();
+        fk_bulk_wait();
+        fk_named_barrier_sync(2, 32);
+        if (fk_lane() == 0) fk_release(p.flag, turn + 1);
     }
 }
 #endif

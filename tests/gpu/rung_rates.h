@@ -44,10 +44,6 @@ RATE(rate_red, 256) {
 
 #if FK_FORWARD_SM90
 /* The same by bulk additions of rows of shared memory, which a warp issues; two tiles may still be read. */
-FK_DEVICE void rate_add_row(fk_u64 to, fk_u32 from) {
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], 512;" ::"l"(to), "r"(from)
-                 : "memory");
-}
 RATE(rate_bulk, 256) {
     for (fk_u32 i = fk_thread(); i < 32768 / 4; i += 256) fk_store_shared(fk_shared() + i * 4, 1);
     fk_fence_proxy_async();
@@ -57,11 +53,11 @@ RATE(rate_bulk, 256) {
     for (fk_u32 i = 0; i < p.b; i++) {
         fk_u64 tile = p.out + (fk_u64)((i * fk_ctas() + fk_cta()) % p.c) * 32768;
         FK_UNROLL
-        for (fk_u32 row = fk_lane(); row < 64; row += 32) rate_add_row(tile + row * 512, fk_shared() + row * 512);
-        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+        for (fk_u32 row = fk_lane(); row < 64; row += 32) fk_bulk_add(tile + row * 512, fk_shared() + row * 512, 512);
+        fk_bulk_commit();
         asm volatile("cp.async.bulk.wait_group.read 2;" ::: "memory");
     }
-    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    fk_bulk_wait();
 }
 #endif
 

@@ -249,7 +249,7 @@ enum { K = 1 << 10, TILE = 16 * K, BOX_AND_MORE = FK_BOX_BYTES + 64, K_MAJOR = 6
 #define OF_BOX SM90, ONE, .map = true, .shared = BOX_AND_MORE, BOX_OUT, .prepare = tensor, .expect = box
 #define SUMS .number = RUNG_FLOAT, .rows = 1, .columns = 64, .prepare = zero, .expect = red
 #define TURNS                                                                                                          \
-    .ctas = 64, .threads = 64, .shared = 64, .number = RUNG_FLOAT, .rows = 1, .prepare = turns_in, .expect = turns
+    .ctas = 64, .threads = 64, .shared = 64 + 512, .number = RUNG_FLOAT, .rows = 1, .prepare = turns_in, .expect = turns
 #define PRODUCT SM90, ONE, .number = RUNG_FLOAT, .rows = 64, .prepare = operands
 #define BY_ROWS PRODUCT, .shared = K_MAJOR, .expect = k_major
 #define BY_COLUMNS PRODUCT, .shared = K_MAJOR, .expect = registers
@@ -344,6 +344,9 @@ const rung rungs[] = {
      "row 0: the loader; else setmaxnreg, or fk_named_barrier_arrive", ROLES, .a = 192},
     {"turns-named", "rung_turns_named", "turns that one warp takes for another",
      "bar.arrive, which must order the additions before st.release", SM90, TURNS, .columns = 64},
+    {"turns-bulk", "rung_turns_bulk", "turns in which cp.reduce.async.bulk adds, which one warp takes for another",
+     "fk_fence_proxy_async_global behind the turn, or fk_bulk_wait before it is passed on", SM90, TURNS,
+     .columns = 128},
     {"flag-tma", "rung_flag_tma", "a flag as above; then TMA reads the copy", "fk_fence_proxy_async_global", OF_BOX,
      .flag = true, .a = 0, .b = 2, .c = 10, .d = 0},
 };
