@@ -74,7 +74,7 @@ FK_DEVICE void fk_joint_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at,
     if (!ordered) {
         if (!idle)
             fk_add_sums_atomically(to, fk_q_stride(p) * 2, band * 16, count, p->scale, FK_O_CHUNKS, 1,
-                                   (const float (*)[4])c, 0);
+                                   (const float(*)[4])c, 0);
         return;
     }
     fk_u64 lock = fk_row_lock(p, run, head, at);

@@ -54,7 +54,8 @@ static const flaw flaws[] = {
      NULL},
     {1, "SBO", "1024 >> 4) << 32", "512 >> 4) << 32", PRODUCTS, "k-64", "with SBO 512, not 1024"},
     {5, "no fence for TMA", "fence.proxy.async.global;", "", "flag-tma turns-bulk", NULL, NULL},
-    {1, "no arrival at a named barrier", "bar.arrive %0, %1;", "", "roles-40 roles-56 turns-named turns-bulk", NULL, NULL},
+    {1, "no arrival at a named barrier", "bar.arrive %0, %1;", "", "roles-40 roles-56 turns-named turns-bulk", NULL,
+     NULL},
     {2, "the swizzle's mode", "(fk_u32)1 << 30", "(fk_u32)2 << 30", PRODUCTS, NULL, NULL},
     {2, "bytes expected", "\"r\"(barrier), \"r\"(bytes)", "\"r\"(barrier), \"r\"(bytes + 16)", TMA, NULL, NULL},
     {2, "a turn is not released", "st.release.gpu.global", "st.global", "turns turns-named turns-bulk", NULL, NULL},
@@ -72,8 +73,8 @@ static const flaw flaws[] = {
      "without the swizzle"},
     {5, "the sum is not added to", "s > 0)", "0)", "k-all-64 k-all-128", NULL, NULL},
     /* with waits that give up, as on a GPU */
-    {WITH_BOUND, "another turn is waited for", "while (is != x &&", "while (is != x + 1 &&", "turns turns-named turns-bulk",
-     "turns", " waits gave up, the first for number or parity "},
+    {WITH_BOUND, "another turn is waited for", "while (is != x &&", "while (is != x + 1 &&",
+     "turns turns-named turns-bulk", "turns", " waits gave up, the first for number or parity "},
     {WITH_BOUND, "another flag is waited for", "while (is != 1 &&", "while (is != 2 &&", "flag flag-tma", "flag",
      "1 waits gave up, the first for number or parity 1 in CTA 0, thread 0"},
 };
