@@ -7,15 +7,18 @@
  */
 #include "tests/bench/bench.h"
 
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* In this order: planning is first, while this process is small, because its memory is measured in children of it. */
 #define GROUPS(X)                                                                                                      \
-    X(plan) X(cells) X(fields) X(slices) X(place) X(groups) X(move) X(drawn) X(dcp) X(rows) X(auto) X(colour) X(order) X(sass) \
-    X(jit) X(sim) X(calibrate) X(published) X(host) X(run) X(heads) X(trace) X(python)
+    X(plan)                                                                                                            \
+    X(growth) X(cells) X(fields) X(slices) X(place) X(groups) X(move) X(drawn) X(dcp) X(rows) X(auto) X(colour)        \
+        X(order) X(sass) X(jit) X(sim) X(calibrate) X(published) X(host) X(run) X(heads) X(trace) X(python)
 
 enum { NAMES = 16 };
 typedef struct wanted {
@@ -67,6 +70,14 @@ fcp_plan *bench_plan_watched(const char *source, const uint64_t *lengths, size_t
     fcpc_program_free(program);
     fcpc_diagnostics_free(d);
     return plan;
+}
+
+bool bench_find_fcpc(char path[PATH_MAX]) {
+    char own[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+    if (length < 0) return false;
+    own[length] = 0;
+    return snprintf(path, PATH_MAX, "%s/fcpc", dirname(own)) < PATH_MAX && access(path, X_OK) == 0;
 }
 
 bool bench_wants(const char *name) {

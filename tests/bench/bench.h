@@ -2,6 +2,7 @@
  * `void bench_NAME(void)`; tests/bench/bench.c calls them all. */
 #ifndef FCPC_BENCH_H
 #define FCPC_BENCH_H
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,8 +21,12 @@ fcp_plan *bench_plan_of(const char *source, const uint64_t *lengths, size_t coun
 /* The same, while somebody watches; NULL: nobody does. */
 fcp_plan *bench_plan_watched(const char *source, const uint64_t *lengths, size_t count, const compile_watch *watch);
 
+/* Where the program fcpc is: beside this one. False: it is not there. */
+bool bench_find_fcpc(char path[PATH_MAX]);
+
 /* The groups, called by bench.c. */
 void bench_plan(void);
+void bench_growth(void);
 void bench_cells(void);
 void bench_fields(void);
 void bench_slices(void);

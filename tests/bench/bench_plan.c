@@ -10,7 +10,6 @@
  * the machine disturbs least.
  */
 #include <fcntl.h>
-#include <libgen.h>
 #include <limits.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -169,22 +168,13 @@ static fcp_code measure(const size *z, const fcpc_program *program, const uint64
     return FCP_OK;
 }
 
-/* The program, which lies beside this one. */
-static bool find_fcpc(char path[PATH_MAX]) {
-    char own[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
-    if (length < 0) return false;
-    own[length] = 0;
-    return snprintf(path, PATH_MAX, "%s/fcpc", dirname(own)) < PATH_MAX && access(path, X_OK) == 0;
-}
-
 /* First calls, from the command line. */
 static fcp_code measure_first(const size *z, const char *source, const uint64_t *lengths, size_t count,
                               const char *plan, result *out) {
     extern char **environ;
     char fcpc[PATH_MAX], program[600], list[600];
     double processor[FIRST_RUNS], wall[FIRST_RUNS];
-    if (!find_fcpc(fcpc)) {
+    if (!bench_find_fcpc(fcpc)) {
         fprintf(stderr, "%s: no fcpc beside the benchmark\n", z->name);
         return FCP_E_READ;
     }
