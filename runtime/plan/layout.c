@@ -154,9 +154,29 @@ static bool shows(const fcp_plan *plan, const fcp_block *b, fcp_side side) {
     return b->holds >> side & 1 && fcp_first_range(plan, b);
 }
 
+/* Lists each rank's home blocks, by a counting sort: a walk over one rank's tokens then looks at no other's blocks.
+ * Blocks of a home that does not exist are left out; fcp_plan_check refuses them. */
+static fcp_code index_homes(fcp_plan *plan, fcp_error *err) {
+    const uint32_t ranks = plan->problem->ranks;
+    uint32_t *starts = calloc((size_t)ranks + 2, sizeof *starts);
+    uint32_t *blocks = malloc((size_t)(plan->blocks_count + 1) * sizeof *blocks);
+    plan->home_starts = starts;
+    plan->home_blocks = blocks;
+    if (!starts || !blocks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the homes of %u ranks", ranks);
+    for (uint64_t b = 0; b < plan->blocks_count; b++)
+        if (plan->blocks[b].home < ranks) starts[plan->blocks[b].home + 2]++;
+    for (uint32_t r = 0; r < ranks; r++) starts[r + 2] += starts[r + 1];
+    for (uint64_t b = 0; b < plan->blocks_count; b++) /* starts[r + 1] is where the next block of rank r goes */
+        if (plan->blocks[b].home < ranks) blocks[starts[plan->blocks[b].home + 1]++] = (uint32_t)b;
+    return FCP_OK;
+}
+
 fcp_code fcp_plan_index_layout(fcp_plan *plan, fcp_error *err) {
     free(plan->rank_tokens);
+    free(plan->home_starts);
+    free(plan->home_blocks);
     plan->rank_tokens = NULL;
+    plan->home_starts = plan->home_blocks = NULL;
     plan->split = false;
     for (uint64_t b = 0; b < plan->blocks_count; b++) plan->split |= plan->blocks[b].holds != FCP_HOLDS_BOTH;
     if (!fcp_layout_is_sound(plan)) return FCP_OK; /* fcp_plan_check says so */
@@ -173,7 +193,9 @@ fcp_code fcp_plan_index_layout(fcp_plan *plan, fcp_error *err) {
         fcp_rule_tokens(&rule, FCP_KEYS, tokens + 2 * (size_t)ranks, tokens + ranks);
         return FCP_OK;
     }
-    for (uint64_t b = 0; b < plan->blocks_count; b++) {
+    if (plan->blocks_count >> 32) return FCP_OK; /* likewise */
+    fcp_code code = index_homes(plan, err);
+    for (uint64_t b = 0; b < plan->blocks_count && !code; b++) {
         const fcp_block *k = &plan->blocks[b];
         if (k->home >= ranks || k->heads >= plan->heads_count) continue; /* likewise */
         for (int side = 0; side < FCP_SIDES; side++) {
@@ -181,7 +203,7 @@ fcp_code fcp_plan_index_layout(fcp_plan *plan, fcp_error *err) {
             if (shows(plan, k, (fcp_side)side)) *sum = fcp_plus(*sum, k->tokens);
         }
     }
-    return FCP_OK;
+    return code;
 }
 
 uint64_t fcp_side_tokens(const fcp_plan *plan, fcp_side side, uint32_t rank) {
@@ -192,9 +214,10 @@ uint64_t fcp_side_tokens(const fcp_plan *plan, fcp_side side, uint32_t rank) {
 /* --- one rank's layout, run by run -------------------------------------------------------------------------------- */
 
 static bool next_planned(const fcp_plan *plan, fcp_side side, uint32_t rank, fcp_layout_at *at, fcp_span *out) {
-    for (; at->item < plan->blocks_count; at->item++, at->part = 0) {
-        const fcp_block *b = &plan->blocks[at->item];
-        if (b->home != rank || !shows(plan, b, side) || at->part == b->pieces) continue;
+    const uint32_t first = plan->home_starts[rank], count = plan->home_starts[rank + 1] - first;
+    for (; at->item < count; at->item++, at->part = 0) {
+        const fcp_block *b = &plan->blocks[plan->home_blocks[first + at->item]];
+        if (!shows(plan, b, side) || at->part == b->pieces) continue;
         const fcp_piece *piece = &plan->pieces[b->first_piece + at->part++];
         *out = (fcp_span){piece->sequence, piece->length, piece->start};
         return true;

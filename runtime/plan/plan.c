@@ -200,6 +200,8 @@ void fcp_plan_free(fcp_plan *plan) {
     free(plan->array_starts);
     free(plan->sequence_offsets);
     free(plan->rank_tokens);
+    free(plan->home_starts);
+    free(plan->home_blocks);
     free(plan->range_classes);
     free(plan->documents);
     free(plan);
