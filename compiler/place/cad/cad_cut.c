@@ -264,7 +264,8 @@ static fcp_code make_all(planning *x, tabling *earlier, tabling *later) {
 /* Makes the tables of sums for a mask that is not causal.
  *   1. Every sequence gets a coarse table, with cuts where its runs begin and end.
  *   2. A sequence with more than a 16th of a rank's mean work gets a finer table. Its steps are a shard, or that times
- *      a power of two, so large that all tables together hold at most about CAD_TABLE_SUMS sums. */
+ *      a power of two, so large that all tables together hold at most about CAD_TABLE_SUMS sums, or
+ *      CAD_TABLE_SUMS_EACH for each rank. */
 static fcp_code make_tables(planning *x, cad_input *in) {
     const problem *p = x->problem;
     problem_kept *kept = (cad_base)x->program->base == CAD_BASE_CALLER ? x->kept : NULL;
@@ -299,7 +300,8 @@ static fcp_code make_tables(planning *x, cad_input *in) {
             heavy += (unsigned __int128)(p->queries[s] / in->pairs.shard + 1) *
                      (p->lengths[s] / in->pairs.shard / CAD_KEYS_TO_ROWS + 1);
     uint64_t step = in->pairs.shard;
-    for (; heavy > CAD_TABLE_SUMS; heavy /= 4) step *= 2;
+    const uint64_t sums = max_u64(CAD_TABLE_SUMS, (uint64_t)p->ranks * CAD_TABLE_SUMS_EACH);
+    for (; heavy > sums; heavy /= 4) step *= 2;
     a.step = b.step = step;
     a.least = b.least = least;
     if (!code) code = make_all(x, &a, &b);

@@ -557,6 +557,13 @@ Test(split, heavy_blocks_are_shared) {
     cr_expect_eq(s.moved, 0);
 }
 
+/* With many ranks, too, sums are fine enough to fill each rank to the tolerance: the tables grow with the ranks. */
+Test(cad, many_ranks_keep_the_tolerance) {
+    look s = plan("nodes = 512; gpus = 8", "lengths = [16K x 128, 700 x 44000]",
+                  "mask = lambda(sink = 64, window = 1K); layout = contiguous; strategy = cad");
+    cr_expect_leq(s.over, 1.0201, "%f", s.over);
+}
+
 Test(cad, odd_batches) {
     look s = plan("nodes = 2; gpus = 4", "lengths = [5]",
                   "mask = causal; layout = contiguous; strategy = cad"); /* more ranks than tokens */
