@@ -181,7 +181,7 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
 static bool is_planned(const auto_job *j, const auto_candidate *c) {
     struct fcpc_program settings;
     return auto_apply(j->program, c, &settings) &&
-           (!j->pairs.of || (!c->even && !strategy_facts_of[c->strategy].packs_sequences));
+           (!j->pairs.of || !auto_is_judged(c));
 }
 
 /* The first candidate, other than n, that step s would try and that reaches the planner; FCP_NONE: there is none.

@@ -49,6 +49,7 @@ typedef struct auto_job {
     sim_profile profile;
     auto_report *report;
     auto_pairs pairs;    /* of NULL: not known yet */
+    bool alone;          /* nothing has been predicted, and the budget left no room to try two at a time */
     uint32_t best;       /* FCP_NONE: none has been predicted */
     sim_room room[2];
     auto_trial *base;    /* a planning with the best candidate's placement; NULL: none */
@@ -78,6 +79,11 @@ struct auto_trial {
     sim_result result; /* if it was predicted */
 };
 
+/* Is the candidate judged by the lengths of sequences, before it is planned? */
+static inline bool auto_is_judged(const auto_candidate *c) {
+    return c->even || strategy_facts_of[c->strategy].packs_sequences;
+}
+
 /* candidates.c. Fills the report with the candidates that are tried first, and leaves room for `more` that are found
  * later. *out_middle: the size of blocks that is tried first. */
 fcp_code auto_list(auto_job *j, uint32_t more, uint32_t *out_middle);
@@ -95,8 +101,9 @@ uint64_t auto_estimate(const auto_job *j, const auto_candidate *c);
  * end - 1, all sizes of a line together. */
 enum { AUTO_LISTED = 256 };
 void auto_order(auto_job *j, uint32_t first, uint32_t end);
-/* May so much more work be done? If not, the budget is spent from now on. True as long as nothing has been planned. */
-bool auto_may_spend(auto_job *j, uint64_t work);
+/* May so much more work be done? If not, the budget is spent from now on. The first candidate that can be planned may
+ * exceed it; beside: this is not the first, but one that is tried beside it. */
+bool auto_may_spend(auto_job *j, uint64_t work, bool beside);
 /* Counts the work of a trial, as far as it came. */
 void auto_count_work(auto_trial *t);
 /* Notes the first candidate that was planned: the usual budget grows with its work. Warns if it alone exceeds a budget

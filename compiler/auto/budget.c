@@ -94,12 +94,13 @@ void auto_count_work(auto_trial *t) {
 void auto_set_budget(auto_job *j) {
     const struct fcpc_program *g = j->program;
     j->report->budget = g->budget * UINT64_C(1000);
-    for (uint32_t e = 1; e <= g->effort && !g->budget; e++) j->report->budget += searched_of_effort[e] * SECOND;
+    for (uint32_t e = 1; e <= g->effort && !g->budget; e++) j->report->budget += SECONDS_A_TRY * searched_of_effort[e] * SECOND;
 }
 
 void auto_note_first(auto_job *j) {
     auto_report *r = j->report;
     const uint64_t work = r->at[j->best].work;
+    r->spent |= j->alone; /* what did not fit beside it ends the trying, as it would behind it */
     if (!j->program->budget) {
         if (r->budget && r->budget / FIRST_TIMES < work) r->budget = FIRST_TIMES * work;
         return;
@@ -112,18 +113,21 @@ void auto_note_first(auto_job *j) {
     diag_hint(j->d, "so no other was tried; budget = %.2g s would try some more", 4e-9 * (double)work);
 }
 
-bool auto_may_spend(auto_job *j, uint64_t work) {
+bool auto_may_spend(auto_job *j, uint64_t work, bool beside) {
     auto_report *r = j->report;
-    if (!r->budget || j->best == FCP_NONE) return true;
-    r->spent |= r->work > r->budget || work > r->budget - r->work;
-    return !r->spent;
+    const bool fits = !r->budget || (r->work <= r->budget && work <= r->budget - r->work);
+    if (j->best == FCP_NONE) j->alone |= !fits && beside; /* until one is planned, nothing is spent for good */
+    else r->spent |= !fits;
+    return fits || (j->best == FCP_NONE && !beside);
 }
 
 void auto_order(auto_job *j, uint32_t first, uint32_t end) {
     auto_candidate *at = j->report->at;
     uint64_t work[AUTO_LISTED];
     for (uint32_t n = first; n < end; n++)
-        work[n] = n > first && at[n].line == at[n - 1].line ? work[n - 1] : guess(j, &at[n]);
+        work[n] = n > first && at[n].line == at[n - 1].line ? work[n - 1]
+                  : auto_is_judged(&at[n])                   ? UINT64_MAX /* mostly ruled out, for nothing */
+                                                             : guess(j, &at[n]);
     if (first == end || work[first] <= WORK_IN_ORDER) return;
     for (uint32_t n = first + 1; n < end; n++) {
         const auto_candidate own = at[n];

@@ -409,7 +409,7 @@ fcp_code auto_move(auto_job *j, uint32_t budget, uint32_t most) {
     fcp_code code = prepare(&m, &best, &memory);
     uint32_t width = m.p->ranks / 4 < WIDEST ? (m.p->ranks + 3) / 4 : WIDEST;
     bool better = false;
-    while (!code && made.tried + 2 <= (better ? most : budget) && auto_may_spend(j, 2 * j->base->made->late)) {
+    while (!code && made.tried + 2 <= (better ? most : budget) && auto_may_spend(j, 2 * j->base->made->late, false)) {
         const uint32_t tried = made.tried;
         code = take_two(&m, width, &best, &better);
         if (made.tried == tried) break; /* nothing is left to be moved */

@@ -246,16 +246,18 @@ static bool is_known(const auto_report *r, auto_candidate *made) {
 }
 
 /* Does the budget allow the candidate, beside the *work of others? Adds its own to *work. One that would take far
- * longer than the best is passed over. */
+ * longer than the best, or than the one beside which it would be the first, is passed over. */
 static bool is_affordable(auto_job *j, auto_trial *t, const auto_trial *of, uint64_t *work) {
     if (!j->report->budget) return true;
     const uint64_t own = of ? of->made->late : auto_estimate(j, t->made);
-    if (!of && j->base && own > WORK_TOO_LONG && own / TOO_LONG_TIMES > j->base->made->work) {
+    const bool beside = *work > 0;
+    const uint64_t usual = j->base ? j->base->made->work : *work;
+    if (!of && usual && own > WORK_TOO_LONG && own / TOO_LONG_TIMES > usual) {
         t->made->end = AUTO_OVER;
         return false;
     }
     *work += own;
-    return auto_may_spend(j, *work);
+    return auto_may_spend(j, *work, beside);
 }
 
 /* Plans a candidate as far as the mask is asked: up to blocks and tiles; with tokens = equal, also the placement. If
