@@ -180,8 +180,7 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
  * known. */
 static bool is_planned(const auto_job *j, const auto_candidate *c) {
     struct fcpc_program settings;
-    return auto_apply(j->program, c, &settings) &&
-           (!j->pairs.of || !auto_is_judged(c));
+    return auto_apply(j->program, c, &settings) && (!j->pairs.of || !auto_is_judged(c));
 }
 
 /* The first candidate, other than n, that step s would try and that reaches the planner; FCP_NONE: there is none.
@@ -281,7 +280,12 @@ static void take_first(auto_job *j, struct fcpc_program *out_settings) {
 
 static fcp_code open_job(auto_job *j, const struct fcpc_program *program, const fcpc_batch *batch,
                          const volatile int *stop, diags *d, const problem_kept *kept, auto_report *report) {
-    *j = (auto_job){.program = program, .batch = batch, .stop = stop, .d = d, .report = report, .best = FCP_NONE,
+    *j = (auto_job){.program = program,
+                    .batch = batch,
+                    .stop = stop,
+                    .d = d,
+                    .report = report,
+                    .best = FCP_NONE,
                     .kept = {.outlook = kept->outlook}};
     fcp_error err = {0};
     fcp_code code = FCP_OK;

@@ -22,7 +22,8 @@ static uint64_t narrow(wide x) { return x < UINT64_MAX / 4 ? (uint64_t)x : UINT6
 
 /* The work of placing blocks and tiles, where `sharing` ranks are one place. */
 static wide place_work(const auto_candidate *c, wide blocks, wide tiles, uint32_t sharing) {
-    return WORK_OF_BLOCK * blocks + (strategy_facts_of[auto_divides_by(c)].slow_tiles ? WORK_OF_PLACING : 0) * tiles / sharing;
+    return WORK_OF_BLOCK * blocks +
+           (strategy_facts_of[auto_divides_by(c)].slow_tiles ? WORK_OF_PLACING : 0) * tiles / sharing;
 }
 
 /* The work of a schedule with so many instructions, and of predicting it with each margin. */
@@ -94,7 +95,8 @@ void auto_count_work(auto_trial *t) {
 void auto_set_budget(auto_job *j) {
     const struct fcpc_program *g = j->program;
     j->report->budget = g->budget * UINT64_C(1000);
-    for (uint32_t e = 1; e <= g->effort && !g->budget; e++) j->report->budget += SECONDS_A_TRY * searched_of_effort[e] * SECOND;
+    for (uint32_t e = 1; e <= g->effort && !g->budget; e++)
+        j->report->budget += SECONDS_A_TRY * searched_of_effort[e] * SECOND;
 }
 
 void auto_note_first(auto_job *j) {
@@ -108,9 +110,9 @@ void auto_note_first(auto_job *j) {
     if (work <= r->budget) return;
     span at = j->program->at[AT_STRATEGY];
     if (at.source != SPAN_NONE.source) at.source += program_attach(j->program, j->d);
-    diag_warning(j->d, at, "the budget is %.4g s, and one candidate takes %.4g s of work", 1e-9 * (double)r->budget,
-                 1e-9 * (double)work);
-    diag_hint(j->d, "so no other was tried; budget = %.2g s would try some more", 4e-9 * (double)work);
+    diag_warning(j->d, at, "the budget is %.4g s, and one candidate takes %.4g s of work", (double)r->budget / 1e9,
+                 (double)work / 1e9);
+    diag_hint(j->d, "so no other was tried; budget = %.2g s would try some more", FIRST_TIMES * (double)work / 1e9);
 }
 
 bool auto_may_spend(auto_job *j, uint64_t work, bool beside) {
@@ -126,8 +128,8 @@ void auto_order(auto_job *j, uint32_t first, uint32_t end) {
     uint64_t work[AUTO_LISTED];
     for (uint32_t n = first; n < end; n++)
         work[n] = n > first && at[n].line == at[n - 1].line ? work[n - 1]
-                  : auto_is_judged(&at[n])                   ? UINT64_MAX /* mostly ruled out, for nothing */
-                                                             : guess(j, &at[n]);
+                  : auto_is_judged(&at[n])                  ? UINT64_MAX /* mostly ruled out, for nothing */
+                                                            : guess(j, &at[n]);
     if (first == end || work[first] <= WORK_IN_ORDER) return;
     for (uint32_t n = first + 1; n < end; n++) {
         const auto_candidate own = at[n];

@@ -115,7 +115,7 @@ fcp_code auto_list(auto_job *j, uint32_t more, uint32_t *out_middle) {
     r->at = ARENA_ZNEW(&r->memory, auto_candidate, 2 * LINES * AUTO_SIZES + more); /* 2: a partner for each */
     if (!r->at) return FCP_E_NO_MEMORY;
     const bool stated = j->program->layout != FCP_LAYOUT_PLANNED;
-    uint32_t first = 0; /* of those that are listed last */
+    uint32_t first = 0;                        /* of those that are listed last */
     for (uint32_t i = 0; i < 2 * LINES; i++) { /* who leaves tokens at home comes first with a layout, else last */
         const uint32_t l = i % LINES;
         if (i == LINES) first = r->count;

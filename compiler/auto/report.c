@@ -99,7 +99,7 @@ void auto_print(const auto_report *r, text *out) {
     }
     print_moves(r, out);
     if (r->spent)
-        text_printf(out, "budget: %.4g s of work, %.4g s counted\n", 1e-9 * (double)r->budget, 1e-9 * (double)r->work);
+        text_printf(out, "budget: %.4g s of work, %.4g s counted\n", (double)r->budget / 1e9, (double)r->work / 1e9);
 }
 
 void auto_json(const auto_report *r, json *j, const char *key) {
@@ -138,8 +138,8 @@ void auto_json(const auto_report *r, json *j, const char *key) {
     json_u64(j, "moved", r->moves.moved);
     json_end(j);
     if (r->budget) {
-        json_double(j, "budget_s", 1e-9 * (double)r->budget);
-        json_double(j, "work_s", 1e-9 * (double)r->work);
+        json_double(j, "budget_s", (double)r->budget / 1e9);
+        json_double(j, "work_s", (double)r->work / 1e9);
         json_bool(j, "budget_spent", r->spent);
     }
     json_double(j, "makespan_s", 1e-3 * ms(auto_makespan(r)));

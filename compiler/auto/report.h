@@ -39,12 +39,12 @@ typedef struct auto_last {
 /* What became of a candidate. */
 #define AUTO_ENDS(X)                                                                                                   \
     X(CHOSEN, "chosen")                                                                                                \
-    X(SLOWER, "slower")   /* it was predicted, and another one is faster */                                            \
-    X(BOUND, "bound")     /* its bound exceeds a time that was predicted before, or nearly does */                     \
-    X(FAR, "far")         /* effort 1: its like was slower, or moves more than it has to */                            \
-    X(LONG, "long")       /* effort 1: its ring goes through many nodes */                                             \
+    X(SLOWER, "slower")    /* it was predicted, and another one is faster */                                           \
+    X(BOUND, "bound")      /* its bound exceeds a time that was predicted before, or nearly does */                    \
+    X(FAR, "far")          /* effort 1: its like was slower, or moves more than it has to */                           \
+    X(LONG, "long")        /* effort 1: its ring goes through many nodes */                                            \
     X(OVER, "over budget") /* the budget was spent before its turn, or it would take far longer than others */         \
-    X(REFUSED, "refused") /* it cannot be planned */
+    X(REFUSED, "refused")  /* it cannot be planned */
 typedef enum auto_end {
 #define X(id, name) AUTO_##id,
     AUTO_ENDS(X)

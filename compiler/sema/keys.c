@@ -175,15 +175,14 @@ static bool choice_key(sema *s, const sema_keys *k, key_id key, const char *cons
 }
 
 /* Reads a number with a unit of the dimension into *out, in the base unit; it must be at least 1. */
-static bool quantity_value(sema *s, const expr *v, const char *what, unit_dimension dimension, uint64_t *out) {
-    static const char *const example[] = {[UNIT_BYTES] = "80 GB", [UNIT_BANDWIDTH] = "50 GB/s", [UNIT_TIME] = "5 us",
-                                          [UNIT_FLOPS] = "989 TFLOP/s"};
+static bool quantity_value(sema *s, const expr *v, const char *what, unit_dimension dimension, const char *example,
+                           uint64_t *out) {
     if (v->kind != EXPR_QUANTITY || words_units[v->integer].dimension != dimension) {
         bool number = v->kind == EXPR_INT || v->kind == EXPR_FLOAT;
         if (v->kind == EXPR_QUANTITY)
             diag_error(s->d, FCP_E_UNIT, v->at, "%s is not measured in %s", what, words_units[v->integer].spelling);
         else diag_error(s->d, number ? FCP_E_UNIT : FCP_E_TYPE, v->at, "%s needs a number with its unit", what);
-        diag_hint(s->d, "for instance %s", example[dimension]);
+        diag_hint(s->d, "for instance %s", example);
         return false;
     }
     uint64_t mantissa = v->a->kind == EXPR_INT ? (uint64_t)v->a->integer : 0, result = 0;
@@ -199,8 +198,10 @@ static bool quantity_value(sema *s, const expr *v, const char *what, unit_dimens
 }
 
 static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension dimension, uint64_t *out) {
+    static const char *const example[] =
+        {[UNIT_BYTES] = "80 GB", [UNIT_BANDWIDTH] = "50 GB/s", [UNIT_TIME] = "5 us", [UNIT_FLOPS] = "989 TFLOP/s"};
     const entry *e = k->at[key];
-    return e && quantity_value(s, e->value, e->key, dimension, out);
+    return e && quantity_value(s, e->value, e->key, dimension, example[dimension], out);
 }
 
 /* Reads a number other than 0, whole or with a point, as mantissa and exponent. `minus` NULL: it must be positive. */
@@ -494,7 +495,7 @@ static void set_value(sema *s, const expr *e, const strategy_param *p, uint32_t 
 /* Reads a time as microseconds. */
 static void time_value(sema *s, const expr *e, const strategy_param *p, uint32_t *out) {
     uint64_t ns;
-    if (!quantity_value(s, e, p->name, UNIT_TIME, &ns)) return;
+    if (!quantity_value(s, e, p->name, UNIT_TIME, "2 s", &ns)) return;
     if (ns / 1000 >= p->least && (ns - 1) / 1000 < p->most) *out = (uint32_t)(ns / 1000);
     else diag_error(s->d, FCP_E_VALUE, e->at, "%s must be from %u us to %u s", p->name, p->least, p->most / 1000000);
 }

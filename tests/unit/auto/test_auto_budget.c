@@ -133,7 +133,8 @@ Test(auto_budget, first_is_refused) {
     chosen free, tight;
     char before[400];
     choose(NODES LENGTHS, "mask = causal", "(budget = 1 us, among = [dcp, ulysses, fcp, cad])", &free);
-    snprintf(before, sizeof before, MODEL "cluster { nodes = 2; gpus = 4; gpu = h200; memory = %" PRIu64 " B }\n" LENGTHS,
+    snprintf(before, sizeof before,
+             MODEL "cluster { nodes = 2; gpus = 4; gpu = h200; memory = %" PRIu64 " B }\n" LENGTHS,
              free.plan->summary->memory_peak_bytes - 1);
     choose(before, "mask = causal", "(budget = 1 us, among = [dcp, ulysses, fcp, cad])", &tight);
     cr_expect_eq(free.r.at[0].end, AUTO_CHOSEN);
@@ -187,7 +188,8 @@ Test(auto_budget, cheap_ones_come_first, .timeout = 60) {
         chosen c;
         snprintf(before, sizeof before, MODEL "%s", cases[i].batch);
         choose(before, "mask = causal", "(budget = 1 us, among = [fcp, dcp, groups, ulysses])", &c);
-        const uint32_t dcp = first_of(&c.r, FCP_STRATEGY_DCP, false), joined = first_of(&c.r, FCP_STRATEGY_ULYSSES, true),
+        const uint32_t dcp = first_of(&c.r, FCP_STRATEGY_DCP, false),
+                       joined = first_of(&c.r, FCP_STRATEGY_ULYSSES, true),
                        groups = first_of(&c.r, FCP_STRATEGY_GROUPS, false);
         cr_assert(dcp < c.r.count && joined < c.r.count && groups < c.r.count);
         cr_expect_eq(joined < dcp, cases[i].large);
@@ -202,7 +204,8 @@ Test(auto_budget, cheap_ones_come_first, .timeout = 60) {
 Test(auto_budget, far_too_long) {
     chosen c;
     choose(MODEL "cluster { nodes = 32; gpus = 8; gpu = h200 }\nbatch { lengths = [4096 x 60] }\n"
-           "mask own = causal and h < 3\n", "mask = own", "(among = [fcp, zigzag])", &c);
+                 "mask own = causal and h < 3\n",
+           "mask = own", "(among = [fcp, zigzag])", &c);
     const uint32_t zigzag = first_of(&c.r, FCP_STRATEGY_ZIGZAG, false);
     cr_assert_lt(zigzag, c.r.count);
     cr_expect_eq(c.r.at[zigzag].end, AUTO_OVER);
@@ -215,9 +218,10 @@ Test(auto_budget, values) {
     static const struct {
         const char *value;
         fcp_code code;
-    } cases[] = {{"2 s", FCP_OK}, {"1.5 ms", FCP_OK}, {"auto", FCP_OK}, {"1 us", FCP_OK}, {"3600 s", FCP_OK},
-                 {"0 s", FCP_E_VALUE}, {"999 ns", FCP_E_VALUE}, {"3600.000001 s", FCP_E_VALUE}, {"2", FCP_E_UNIT},
-                 {"2 GB", FCP_E_UNIT}, {"-2 s", FCP_E_TYPE}, {"true", FCP_E_TYPE}, {"fast", FCP_E_TYPE}};
+    } cases[] = {{"2 s", FCP_OK},     {"1.5 ms", FCP_OK},   {"auto", FCP_OK},        {"1 us", FCP_OK},
+                 {"3600 s", FCP_OK},  {"0 s", FCP_E_VALUE}, {"999 ns", FCP_E_VALUE}, {"3600.000001 s", FCP_E_VALUE},
+                 {"2", FCP_E_UNIT},   {"2 GB", FCP_E_UNIT}, {"-2 s", FCP_E_TYPE},    {"true", FCP_E_TYPE},
+                 {"fast", FCP_E_TYPE}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char source[200];
         fcpc_diagnostics *d = fcpc_diagnostics_new();
