@@ -49,7 +49,7 @@ typedef struct auto_job {
     sim_profile profile;
     auto_report *report;
     auto_pairs pairs;    /* of NULL: not known yet */
-    bool alone;          /* nothing has been predicted, and the budget left no room to try two at a time */
+    uint64_t beside;     /* work of the first two candidates, where the budget left no room to try both at a time */
     uint32_t best;       /* FCP_NONE: none has been predicted */
     sim_room room[2];
     auto_trial *base;    /* a planning with the best candidate's placement; NULL: none */

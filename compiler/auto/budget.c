@@ -102,12 +102,9 @@ void auto_set_budget(auto_job *j) {
 void auto_note_first(auto_job *j) {
     auto_report *r = j->report;
     const uint64_t work = r->at[j->best].work;
-    r->spent |= j->alone; /* what did not fit beside it ends the trying, as it would behind it */
-    if (!j->program->budget) {
-        if (r->budget && r->budget / FIRST_TIMES < work) r->budget = FIRST_TIMES * work;
-        return;
-    }
-    if (work <= r->budget) return;
+    if (r->budget && !j->program->budget && r->budget / FIRST_TIMES < work) r->budget = FIRST_TIMES * work;
+    r->spent |= j->beside > r->budget; /* what did not fit beside it ends the trying, as it would behind it */
+    if (!j->program->budget || work <= r->budget) return;
     span at = j->program->at[AT_STRATEGY];
     if (at.source != SPAN_NONE.source) at.source += program_attach(j->program, j->d);
     diag_warning(j->d, at, "the budget is %.4g s, and one candidate takes %.4g s of work", (double)r->budget / 1e9,
@@ -118,9 +115,12 @@ void auto_note_first(auto_job *j) {
 bool auto_may_spend(auto_job *j, uint64_t work, bool beside) {
     auto_report *r = j->report;
     const bool fits = !r->budget || (r->work <= r->budget && work <= r->budget - r->work);
-    if (j->best == FCP_NONE) j->alone |= !fits && beside; /* until one is planned, nothing is spent for good */
-    else r->spent |= !fits;
-    return fits || (j->best == FCP_NONE && !beside);
+    if (j->best == FCP_NONE) { /* until one is planned, nothing is spent for good */
+        if (!fits && beside) j->beside = work;
+        return fits || !beside;
+    }
+    r->spent |= !fits;
+    return !r->spent;
 }
 
 void auto_order(auto_job *j, uint32_t first, uint32_t end) {

@@ -128,6 +128,27 @@ Test(auto_budget, too_small) {
     }
 }
 
+/* Where no second candidate fits, nothing cheaper is done in its place: no work is moved. Then less would be better than
+ * more, if the second is faster. */
+Test(auto_budget, nothing_in_its_place) {
+    static const char long_ones[] = NODES "batch { lengths = [100000, 30000 x 4] }\n";
+    chosen first, c;
+    uint32_t alone = 0;
+    choose(long_ones, "mask = causal", "(budget = 1 us, among = [fcp, dcp])", &first);
+    for (uint64_t part = 12; part <= 60; part += 4) {
+        char how[80];
+        snprintf(how, sizeof how, "(budget = %" PRIu64 " us, among = [fcp, dcp])", first.r.work * part / 10000);
+        choose(long_ones, "mask = causal", how, &c);
+        if (predicted_of(&c.r) == 1) {
+            alone++;
+            cr_expect_eq(c.r.moves.tried, 0, "budget %" PRIu64, part);
+        }
+        forget(&c);
+    }
+    cr_expect(alone > 1 && alone < 13, "%" PRIu32, alone);
+    forget(&first);
+}
+
 /* A candidate that cannot be planned does not count as the one that is. */
 Test(auto_budget, first_is_refused) {
     chosen free, tight;
