@@ -33,8 +33,7 @@ enum {
 
 /* --- the budget of work (budget.c) -------------------------------------------------------------------------------- */
 
-/* Nanoseconds of one processor, fitted to plans of 256 to 8,192 ranks: a second that is counted took 0.5 to 1.3
- * seconds. */
+/* Nanoseconds of one processor, fitted to plans of 256 to 8,192 ranks: README.md says how well. */
 enum {
     WORK_OF_PART = 200,     /* to cut blocks and find tiles */
     WORK_OF_BLOCK = 1000,   /* to place one */
