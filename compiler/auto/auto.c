@@ -180,8 +180,7 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
  * known. */
 static bool is_planned(const auto_job *j, const auto_candidate *c) {
     struct fcpc_program settings;
-    return auto_apply(j->program, c, &settings) &&
-           (!j->pairs.of || (!c->even && !strategy_facts_of[c->strategy].packs_sequences));
+    return auto_apply(j->program, c, &settings) && (!j->pairs.of || !auto_is_judged(c));
 }
 
 /* The first candidate, other than n, that step s would try and that reaches the planner; FCP_NONE: there is none.
@@ -235,7 +234,7 @@ static uint32_t find_partner(auto_job *j, bool all, step s, uint32_t middle, uin
 static fcp_code try_list(auto_job *j, bool all, uint32_t middle) {
     fcp_code code = FCP_OK;
     for (int s = FIRST; s < STEPS; s++)
-        for (uint32_t n = 0; n < j->report->count && !code; n++) {
+        for (uint32_t n = 0; n < j->report->count && !code && !j->report->spent; n++) {
             if (!is_wanted(j, all, (step)s, middle, n)) continue;
             const uint32_t pair[] = {n, find_partner(j, all, (step)s, middle, n)};
             code = auto_try(j, pair, pair[1] == FCP_NONE ? 1 : 2);
@@ -281,7 +280,12 @@ static void take_first(auto_job *j, struct fcpc_program *out_settings) {
 
 static fcp_code open_job(auto_job *j, const struct fcpc_program *program, const fcpc_batch *batch,
                          const volatile int *stop, diags *d, const problem_kept *kept, auto_report *report) {
-    *j = (auto_job){.program = program, .batch = batch, .stop = stop, .report = report, .best = FCP_NONE,
+    *j = (auto_job){.program = program,
+                    .batch = batch,
+                    .stop = stop,
+                    .d = d,
+                    .report = report,
+                    .best = FCP_NONE,
                     .kept = {.outlook = kept->outlook}};
     fcp_error err = {0};
     fcp_code code = FCP_OK;
@@ -301,11 +305,15 @@ static fcp_code try_job(auto_job *j, struct fcpc_program *out_settings) {
         if (j->report->at) auto_apply(j->program, &j->report->at[0], out_settings);
         return code;
     }
+    auto_set_budget(j);
     for (uint32_t effort = 1; effort <= j->program->effort; effort++) more += searched_of_effort[effort];
     fcp_code code = auto_list(j, more, &middle);
     if (code) return code;
     take_first(j, out_settings);
-    return try_all(j, middle);
+    code = try_all(j, middle);
+    for (uint32_t n = 0; n < j->report->count; n++)
+        if (j->report->spent && j->report->at[n].end == AUTO_FAR) j->report->at[n].end = AUTO_OVER;
+    return code;
 }
 
 fcp_code auto_choose(const struct fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d,

@@ -44,10 +44,12 @@ typedef struct auto_job {
     const struct fcpc_program *program;
     const fcpc_batch *batch;
     const volatile int *stop;
+    diags *d;          /* of the caller */
     problem_kept kept; /* what the mask has answered; it answers one planning at a time */
     sim_profile profile;
     auto_report *report;
     auto_pairs pairs;    /* of NULL: not known yet */
+    uint64_t beside;     /* work of the first two candidates, where the budget left no room to try both at a time */
     uint32_t best;       /* FCP_NONE: none has been predicted */
     sim_room room[2];
     auto_trial *base;    /* a planning with the best candidate's placement; NULL: none */
@@ -77,6 +79,11 @@ struct auto_trial {
     sim_result result; /* if it was predicted */
 };
 
+/* Is the candidate judged by the lengths of sequences, before it is planned? */
+static inline bool auto_is_judged(const auto_candidate *c) {
+    return c->even || strategy_facts_of[c->strategy].packs_sequences;
+}
+
 /* candidates.c. Fills the report with the candidates that are tried first, and leaves room for `more` that are found
  * later. *out_middle: the size of blocks that is tried first. */
 fcp_code auto_list(auto_job *j, uint32_t more, uint32_t *out_middle);
@@ -86,8 +93,27 @@ bool auto_keeps_homes(const auto_job *j, const auto_candidate *c);
  * tries it only if nothing else can be planned. */
 bool auto_is_spare(const auto_candidate *c);
 
+/* budget.c. Sets the budget: what the program states, or the usual one. */
+void auto_set_budget(auto_job *j);
+/* About how much work it is to plan and predict the candidate. 0: it cannot be planned. */
+uint64_t auto_estimate(const auto_job *j, const auto_candidate *c);
+/* Where the batch is large, puts candidates of the list that take less work before those that take more: from first to
+ * end - 1, all sizes of a line together. */
+enum { AUTO_LISTED = 256 };
+void auto_order(auto_job *j, uint32_t first, uint32_t end);
+/* May so much more work be done? If not, the budget is spent from now on. The first candidate that can be planned may
+ * exceed it; beside: this is not the first, but one that is tried beside it. */
+bool auto_may_spend(auto_job *j, uint64_t work, bool beside);
+/* Counts the work of a trial, as far as it came. */
+void auto_count_work(auto_trial *t);
+/* Notes the first candidate that was planned: the usual budget grows with its work. Warns if it alone exceeds a budget
+ * that the program states. */
+void auto_note_first(auto_job *j);
+
 /* sizes.c. Tries sizes of blocks with the strategy that the program names. */
 fcp_code auto_try_sizes(auto_job *j);
+/* The lengths of the batch's sequences on one side. NULL: there are none. */
+const uint64_t *auto_lengths(const struct fcpc_program *g, const fcpc_batch *batch, fcp_side side, size_t *count);
 /* The size of blocks that is tried first: 2K tokens. In a small batch it is less: so small that every rank would still
  * get eight blocks of twice the size. It is never below BLOCK_LEAST. */
 uint32_t auto_middle_size(const struct fcpc_program *g, const fcpc_batch *batch);

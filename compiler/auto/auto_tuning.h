@@ -31,6 +31,30 @@ enum {
     GAIN_PART = 200
 };
 
+/* --- the budget of work (budget.c) -------------------------------------------------------------------------------- */
+
+/* Nanoseconds of one processor, fitted to plans of 256 to 8,192 ranks: README.md says how well. */
+enum {
+    WORK_OF_PART = 200,     /* to cut blocks and find tiles */
+    WORK_OF_BLOCK = 1000,   /* to place one */
+    WORK_OF_PLACING = 4000, /* to place a tile, by a strategy whose tiles are slow to place (dcp) */
+    WORK_OF_TILE = 200,     /* to find what it needs, and the bounds */
+    WORK_OF_HOP = 100,
+    WORK_OF_INSTR = 400,  /* to schedule and lower an instruction */
+    WORK_OF_MARGIN = 225, /* to predict one, with one margin */
+    INSTRS_OF_BLOCK = 20, /* before anything is planned, this is taken for their number */
+    /* Where the program states no budget, it is two seconds for each neighbour that may be tried (searched_of_effort), and at
+     * least as much work as so many times the first plan. Batches of 256 ranks need less, so nothing ends there. */
+    SECONDS_A_TRY = 2,
+    FIRST_TIMES = 4,
+    /* Where the first candidate is estimated to take longer, those that take less come first. */
+    WORK_IN_ORDER = 250000000,
+    /* A candidate that is estimated to take longer than a second, and than so many times the best one, is passed over:
+     * zigzag over 256 ranks cuts so many blocks. */
+    WORK_TOO_LONG = 1000000000,
+    TOO_LONG_TIMES = 16
+};
+
 /* --- large batches: with effort 1, what takes long to plan is tried less ------------------------------------------ */
 
 enum {

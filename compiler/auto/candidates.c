@@ -59,6 +59,7 @@ static const struct line {
     {FCP_STRATEGY_GROUPS, .set = {{"tokens", 1 << 17}}},
 };
 enum { LINES = sizeof lines / sizeof *lines };
+_Static_assert(2 * LINES * AUTO_SIZES <= AUTO_LISTED, "the list has room for all");
 
 /* --- the list ----------------------------------------------------------------------------------------------------- */
 
@@ -114,8 +115,10 @@ fcp_code auto_list(auto_job *j, uint32_t more, uint32_t *out_middle) {
     r->at = ARENA_ZNEW(&r->memory, auto_candidate, 2 * LINES * AUTO_SIZES + more); /* 2: a partner for each */
     if (!r->at) return FCP_E_NO_MEMORY;
     const bool stated = j->program->layout != FCP_LAYOUT_PLANNED;
+    uint32_t first = 0;                        /* of those that are listed last */
     for (uint32_t i = 0; i < 2 * LINES; i++) { /* who leaves tokens at home comes first with a layout, else last */
         const uint32_t l = i % LINES;
+        if (i == LINES) first = r->count;
         const auto_candidate of = make_candidate(j, l, size, 0);
         const bool keeps = auto_keeps_homes(j, &of);
         if (!(j->program->among >> of.strategy & j->program->among >> auto_divides_by(&of) & 1)) continue;
@@ -128,6 +131,8 @@ fcp_code auto_list(auto_job *j, uint32_t more, uint32_t *out_middle) {
             r->at[r->count++] = make_candidate(j, l, size, n);
         }
     }
+    auto_order(j, 0, first);
+    auto_order(j, first, r->count);
     return FCP_OK;
 }
 

@@ -307,6 +307,7 @@ static fcp_code predict_attempts(mover *m, attempt *a, auto_trial *t, auto_candi
         code = t[i].code;
     }
     if (!code) auto_predict(t, count);
+    for (uint32_t i = 0; i < count && !code; i++) auto_count_work(&t[i]);
     for (uint32_t i = 0; i < count && !code; i++) /* a placement that does not fit is no error */
         if (t[i].code == FCP_E_NO_MEMORY || t[i].code == FCP_E_INTERRUPTED) code = t[i].code;
     return code;
@@ -408,7 +409,7 @@ fcp_code auto_move(auto_job *j, uint32_t budget, uint32_t most) {
     fcp_code code = prepare(&m, &best, &memory);
     uint32_t width = m.p->ranks / 4 < WIDEST ? (m.p->ranks + 3) / 4 : WIDEST;
     bool better = false;
-    while (!code && made.tried + 2 <= (better ? most : budget)) {
+    while (!code && made.tried + 2 <= (better ? most : budget) && auto_may_spend(j, 2 * j->base->made->late, false)) {
         const uint32_t tried = made.tried;
         code = take_two(&m, width, &best, &better);
         if (made.tried == tried) break; /* nothing is left to be moved */

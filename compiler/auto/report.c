@@ -51,6 +51,7 @@ static void print_why(const auto_report *r, const auto_candidate *c, text *out) 
     else if (c->end == AUTO_BOUND) text_puts(out, "not scheduled: a faster one was known");
     else if (c->end == AUTO_FAR) text_puts(out, "not tried: effort = 1, and its like was slower, or moves more");
     else if (c->end == AUTO_LONG) text_puts(out, "not tried: effort = 1, and its ring goes through more than 8 nodes");
+    else if (c->end == AUTO_OVER) text_puts(out, "not tried: over the budget");
     else if (c->end == AUTO_REFUSED) text_printf(out, "refused: %s", c->why);
     else {
         text_puts(out, auto_end_names[c->end]);
@@ -97,6 +98,8 @@ void auto_print(const auto_report *r, text *out) {
         text_free(&name);
     }
     print_moves(r, out);
+    if (r->spent)
+        text_printf(out, "budget: %.4g s of work, %.4g s counted\n", (double)r->budget / 1e9, (double)r->work / 1e9);
 }
 
 void auto_json(const auto_report *r, json *j, const char *key) {
@@ -134,6 +137,11 @@ void auto_json(const auto_report *r, json *j, const char *key) {
     json_u64(j, "kept", r->moves.kept);
     json_u64(j, "moved", r->moves.moved);
     json_end(j);
+    if (r->budget) {
+        json_double(j, "budget_s", (double)r->budget / 1e9);
+        json_double(j, "work_s", (double)r->work / 1e9);
+        json_bool(j, "budget_spent", r->spent);
+    }
     json_double(j, "makespan_s", 1e-3 * ms(auto_makespan(r)));
     json_end(j);
 }

@@ -39,11 +39,12 @@ typedef struct auto_last {
 /* What became of a candidate. */
 #define AUTO_ENDS(X)                                                                                                   \
     X(CHOSEN, "chosen")                                                                                                \
-    X(SLOWER, "slower")   /* it was predicted, and another one is faster */                                            \
-    X(BOUND, "bound")     /* its bound exceeds a time that was predicted before, or nearly does */                     \
-    X(FAR, "far")         /* effort 1: its like was slower, or moves more than it has to */                            \
-    X(LONG, "long")       /* effort 1: its ring goes through many nodes */                                             \
-    X(REFUSED, "refused") /* it cannot be planned */
+    X(SLOWER, "slower")    /* it was predicted, and another one is faster */                                           \
+    X(BOUND, "bound")      /* its bound exceeds a time that was predicted before, or nearly does */                    \
+    X(FAR, "far")          /* effort 1: its like was slower, or moves more than it has to */                           \
+    X(LONG, "long")        /* effort 1: its ring goes through many nodes */                                            \
+    X(OVER, "over budget") /* the budget was spent before its turn, or it would take far longer than others */         \
+    X(REFUSED, "refused")  /* it cannot be planned */
 typedef enum auto_end {
 #define X(id, name) AUTO_##id,
     AUTO_ENDS(X)
@@ -79,6 +80,7 @@ typedef struct auto_candidate {
     auto_size size;         /* of the list's, with blocks of a size */
     auto_end end;
     auto_bounds bound;      /* zeros: not known */
+    uint64_t work, late;    /* counted (budget.c): all, and that from its routes on; 0: nothing was planned */
     uint64_t makespan;      /* 0: not predicted */
     uint32_t margin;        /* of one that was predicted */
     auto_last last;         /* of one that was predicted */
@@ -115,6 +117,8 @@ typedef struct auto_report {
     char profile[SIM_NAME];
     auto_candidate *at;
     uint32_t count, chosen;
+    uint64_t budget, work; /* nanoseconds that are counted; budget 0: there is none; work: so far */
+    bool spent;            /* something was left out, because it would have exceeded the budget */
     auto_moves moves; /* kept = 0: the plan is the chosen candidate's */
 } auto_report;
 

@@ -210,14 +210,14 @@ fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget, uint32_t mos
     uint32_t centre, more = most - budget;
     axis lead = AXES;
     fcp_code code = try_rival(j, effort, &budget);
-    while (budget && !code && (centre = next_centre(j->report, j->best)) != FCP_NONE) {
+    while (budget && !code && !j->report->spent && (centre = next_centre(j->report, j->best)) != FCP_NONE) {
         auto_report *r = j->report;
         const uint32_t best = j->best, had = budget;
         const uint64_t before = auto_best_time(j);
         uint32_t pair[2], count;
         axis on[2];
         r->at[centre].spread = true;
-        while (!code && j->best == best &&
+        while (!code && j->best == best && !j->report->spent &&
                (count = pick_neighbours(j, centre, effort, lead, false, &budget, pair, on))) {
             code = auto_try(j, pair, count);
             for (uint32_t i = 0; i < count; i++) /* a setting that changes nothing has the same neighbours once more */

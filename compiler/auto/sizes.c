@@ -25,8 +25,7 @@
  */
 #include "compiler/auto/auto.h"
 
-/* The lengths of the batch's sequences on one side: queries or keys. */
-static const uint64_t *lengths_of(const struct fcpc_program *g, const fcpc_batch *batch, fcp_side side, size_t *count) {
+const uint64_t *auto_lengths(const struct fcpc_program *g, const fcpc_batch *batch, fcp_side side, size_t *count) {
     const bool own = batch->lengths != NULL;
     const uint64_t *keys = own ? batch->lengths : g->lengths, *queries = own ? batch->queries : g->queries;
     *count = !keys ? 0 : own ? batch->count : g->length_count;
@@ -35,7 +34,7 @@ static const uint64_t *lengths_of(const struct fcpc_program *g, const fcpc_batch
 
 uint32_t auto_middle_size(const struct fcpc_program *g, const fcpc_batch *batch) {
     size_t count;
-    const uint64_t *lengths = lengths_of(g, batch, FCP_KEYS, &count), ranks = program_places(g);
+    const uint64_t *lengths = auto_lengths(g, batch, FCP_KEYS, &count), ranks = program_places(g);
     uint64_t tokens = 0;
     uint32_t most = BLOCK_USUAL_MOST;
     for (size_t i = 0; i < count; i++)
@@ -47,8 +46,8 @@ uint32_t auto_middle_size(const struct fcpc_program *g, const fcpc_batch *batch)
 /* Would blocks of this size make more than HEAVY_TILES tiles, if the mask were causal? */
 static bool has_many_tiles(const auto_job *j, uint32_t block) {
     size_t count;
-    const uint64_t *keys = lengths_of(j->program, j->batch, FCP_KEYS, &count),
-                   *queries = lengths_of(j->program, j->batch, FCP_QUERIES, &count);
+    const uint64_t *keys = auto_lengths(j->program, j->batch, FCP_KEYS, &count),
+                   *queries = auto_lengths(j->program, j->batch, FCP_QUERIES, &count);
     unsigned __int128 tiles = 0;
     for (size_t i = 0; i < count; i++) tiles += (unsigned __int128)(queries[i] / block) * (keys[i] / block) / 2;
     return tiles > HEAVY_TILES;

@@ -245,9 +245,25 @@ static bool is_known(const auto_report *r, auto_candidate *made) {
     return false;
 }
 
+/* Does the budget allow the candidate, beside the *work of others? Adds its own to *work. One that would take far
+ * longer than the best, or than the one beside which it would be the first, is passed over. */
+static bool is_affordable(auto_job *j, auto_trial *t, const auto_trial *of, uint64_t *work) {
+    if (!j->report->budget) return true;
+    const uint64_t own = of ? of->made->late : auto_estimate(j, t->made);
+    const bool beside = *work > 0;
+    const uint64_t usual = j->base ? j->base->made->work : *work;
+    if (!of && usual && own > WORK_TOO_LONG && own / TOO_LONG_TIMES > usual) {
+        t->made->end = AUTO_OVER;
+        return false;
+    }
+    *work += own;
+    return auto_may_spend(j, *work, beside);
+}
+
 /* Plans a candidate as far as the mask is asked: up to blocks and tiles; with tokens = equal, also the placement. If
- * the base or the rival has the same placement, that is taken over instead. */
-static void cut_trial(auto_job *j, auto_trial *t) {
+ * the base or the rival has the same placement, that is taken over instead. Nothing is done if the budget does not
+ * allow it, beside the *work of others that has not been counted yet. */
+static void cut_trial(auto_job *j, auto_trial *t, uint64_t *work) {
     if (is_known(j->report, t->made)) return;
     if (!auto_apply(j->program, t->made, &t->settings)) {
         t->made->end = AUTO_REFUSED;
@@ -257,6 +273,7 @@ static void cut_trial(auto_job *j, auto_trial *t) {
     }
     if (j->pairs.of && !may_win(j, t)) return;
     auto_trial *of = has_placement(j->base, t) ? j->base : has_placement(j->rival, t) ? j->rival : NULL;
+    if (!is_affordable(j, t, of, work)) return;
     if (of) {
         auto_derive(j, t, of);
         t->of = of;
@@ -381,12 +398,13 @@ static fcp_code keep_rival(auto_job *j, auto_trial *t) {
 fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count) {
     auto_trial t[2] = {{.job = j, .room = &j->room[0]}, {.job = j, .room = &j->room[1]}};
     fcp_code code = FCP_OK;
+    uint64_t work = 0;
     for (uint32_t i = 0; i < count; i++) {
         t[i].made = &j->report->at[n[i]];
         t[i].limit = auto_best_time(j);
         if (t[i].made->found) t[i].limit -= t[i].limit / GAIN_PART;
     }
-    for (uint32_t i = 0; i < count; i++) cut_trial(j, &t[i]);
+    for (uint32_t i = 0; i < count && !j->report->spent; i++) cut_trial(j, &t[i], &work);
     if (count == 2 && t[0].ready && t[1].ready) {
         fcp_both(predict, &t[0], &t[1]);
     } else {
@@ -402,12 +420,14 @@ fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count) {
     const uint64_t before = auto_best_time(j);
     uint32_t best = FCP_NONE;
     for (uint32_t i = 0; i < count && !code; i++) {
+        auto_count_work(&t[i]);
         forgive(&t[i]);
         code = t[i].code;
         if (!code && t[i].made->makespan && t[i].made->makespan < (best == FCP_NONE ? before : t[best].made->makespan))
             best = i;
     }
     if (!code && best != FCP_NONE) code = take_best(j, &t[best], n[best]);
+    if (!code && best != FCP_NONE && before == UINT64_MAX) auto_note_first(j);
     for (uint32_t i = 0; i < count && !code; i++)
         if (i != best) code = keep_rival(j, &t[i]);
     for (uint32_t i = 0; i < count; i++) auto_finish(&t[i]);

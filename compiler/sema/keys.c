@@ -175,18 +175,14 @@ static bool choice_key(sema *s, const sema_keys *k, key_id key, const char *cons
 }
 
 /* Reads a number with a unit of the dimension into *out, in the base unit; it must be at least 1. */
-static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension dimension, uint64_t *out) {
-    static const char *const example[] = {[UNIT_BYTES] = "80 GB", [UNIT_BANDWIDTH] = "50 GB/s", [UNIT_TIME] = "5 us",
-                                          [UNIT_FLOPS] = "989 TFLOP/s"};
-    const entry *e = k->at[key];
-    if (!e) return false;
-    const expr *v = e->value;
+static bool quantity_value(sema *s, const expr *v, const char *what, unit_dimension dimension, const char *example,
+                           uint64_t *out) {
     if (v->kind != EXPR_QUANTITY || words_units[v->integer].dimension != dimension) {
         bool number = v->kind == EXPR_INT || v->kind == EXPR_FLOAT;
         if (v->kind == EXPR_QUANTITY)
-            diag_error(s->d, FCP_E_UNIT, v->at, "%s is not measured in %s", e->key, words_units[v->integer].spelling);
-        else diag_error(s->d, number ? FCP_E_UNIT : FCP_E_TYPE, v->at, "%s needs a number with its unit", e->key);
-        diag_hint(s->d, "for instance %s", example[dimension]);
+            diag_error(s->d, FCP_E_UNIT, v->at, "%s is not measured in %s", what, words_units[v->integer].spelling);
+        else diag_error(s->d, number ? FCP_E_UNIT : FCP_E_TYPE, v->at, "%s needs a number with its unit", what);
+        diag_hint(s->d, "for instance %s", example);
         return false;
     }
     uint64_t mantissa = v->a->kind == EXPR_INT ? (uint64_t)v->a->integer : 0, result = 0;
@@ -194,11 +190,18 @@ static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension
     bool good = v->a->kind == EXPR_INT || decimal_parse(v->a->name, &mantissa, &exponent);
     good = good && decimal_scale(mantissa, exponent + words_units[v->integer].power, &result);
     if (!good || !result) {
-        diag_error(s->d, FCP_E_VALUE, v->at, "%s is too %s", e->key, good ? "small" : "large, or has too many digits");
+        diag_error(s->d, FCP_E_VALUE, v->at, "%s is too %s", what, good ? "small" : "large, or has too many digits");
         return false;
     }
     *out = result;
     return true;
+}
+
+static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension dimension, uint64_t *out) {
+    static const char *const example[] =
+        {[UNIT_BYTES] = "80 GB", [UNIT_BANDWIDTH] = "50 GB/s", [UNIT_TIME] = "5 us", [UNIT_FLOPS] = "989 TFLOP/s"};
+    const entry *e = k->at[key];
+    return e && quantity_value(s, e->value, e->key, dimension, example[dimension], out);
 }
 
 /* Reads a number other than 0, whole or with a point, as mantissa and exponent. `minus` NULL: it must be positive. */
@@ -489,6 +492,14 @@ static void set_value(sema *s, const expr *e, const strategy_param *p, uint32_t 
     } else if (good) *out = found;
 }
 
+/* Reads a time as microseconds. */
+static void time_value(sema *s, const expr *e, const strategy_param *p, uint32_t *out) {
+    uint64_t ns;
+    if (!quantity_value(s, e, p->name, UNIT_TIME, "2 s", &ns)) return;
+    if (ns / 1000 >= p->least && (ns - 1) / 1000 < p->most) *out = (uint32_t)(ns / 1000);
+    else diag_error(s->d, FCP_E_VALUE, e->at, "%s must be from %u us to %u s", p->name, p->least, p->most / 1000000);
+}
+
 static void check_value(sema *s, const expr *e, const strategy_param *p, uint32_t *out) {
     int64_t v;
     if (p->kind == PARAM_RATIO) {
@@ -505,6 +516,8 @@ static void check_value(sema *s, const expr *e, const strategy_param *p, uint32_
             diag_error(s->d, FCP_E_ARGUMENT, e->at, "%s takes a name without arguments", p->name);
     } else if (p->words && e->kind == EXPR_NAME && !strcmp(e->name, p->words[0])) {
         *out = 0;
+    } else if (p->kind == PARAM_TIME) {
+        time_value(s, e, p, out);
     } else if (sema_eval_constant(s, e, p->name, &v)) {
         if (v >= p->least && v <= p->most) *out = (uint32_t)v;
         else diag_error(s->d, FCP_E_VALUE, e->at, "%s must be %s%sfrom %u to %u, this is %" PRId64, p->name,

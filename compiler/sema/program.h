@@ -164,6 +164,7 @@ struct fcpc_program {
     uint32_t split;     /* fcp: 1: blocks that are too heavy for one rank are computed by several */
     /* auto, and who chooses a margin, judge by it (simulate/profile.h); NULL: by that of cluster.gpu */
     const struct sim_profile *profile;
+    uint32_t budget; /* auto: microseconds of work that trying candidates may take (auto/budget.c); 0: not stated */
     uint32_t effort, among; /* auto: 1 to 3; a bit for each strategy that it may try */
     uint32_t base, servers, shard; /* cad: a cad_base; ranks without tokens; where rows may be cut */
     uint32_t tokens, shape;        /* groups: the most tokens of a rank; a groups_shape */

@@ -53,6 +53,7 @@ typedef enum param_kind {
     PARAM_COUNT, /* a whole number, or the first of `words`, which is 0 */
     PARAM_RATIO, /* a number with a point, kept in millionths */
     PARAM_WORD,  /* one of `words`, kept as its number */
+    PARAM_TIME,  /* a time with its unit, kept in microseconds, or the first of `words`, which is 0 */
     PARAM_FLAG,  /* true or false, kept as 1 or 0 */
     PARAM_SET    /* a list of `words`, kept as a bit for each; `usual` is all of them */
 } param_kind;
@@ -66,7 +67,7 @@ typedef struct strategy_param {
     const char *const *words;    /* NULL: none */
     bool schedules;              /* it changes nothing before the schedule: no block and no home */
 } strategy_param;
-enum { STRATEGY_PARAMS = 22 };
+enum { STRATEGY_PARAMS = 23 };
 extern const strategy_param strategy_params[STRATEGY_PARAMS];
 
 /* Names of all strategies, and then "auto". */

@@ -229,6 +229,12 @@ holds "with all candidates" json '.auto.profile == "a100" and
     ([.auto.tried[] | select(.end == "chosen")] | length == 1) and ([.auto.tried[].end] | index("far") == null)'
 holds "of which none is faster" json '[.auto.tried[] | select(.end == "chosen")][0].makespan_s ==
     ([.auto.tried[].makespan_s | numbers] | min)'
+ok "auto with a budget" "$fcpc" --json -q a.fcp -D plan.strategy=auto -D plan.strategy.budget='1 us'
+holds "tries one, and says what it takes" json '([.auto.tried[] | select(.makespan_s)] | length) == 1 and
+    ([.auto.tried[].end] | index("over budget")) and .auto.budget_spent and .auto.budget_s == 1e-6 and
+    ([.diagnostics[].message | select(test("the budget is 1e-06 s, and one candidate takes"))] | length == 1)'
+ok "auto with a budget, explained" "$fcpc" -q a.fcp -D plan.strategy='auto(budget = 1 us)' --explain
+holds "what was left out, and why" sh -c 'grep -q "not tried: over the budget" stdout && grep -q "^budget: 1e-06 s" stdout'
 ok "auto among one" "$fcpc" --json -q a.fcp -D plan.strategy='auto(among = zigzag)'
 holds "is that one" json '.strategy == "zigzag"'
 ok "sim of auto predicts as it did" sh -c "\"$fcpc\" --json -q a.fcp -D plan.strategy=auto > chose.json &&

@@ -842,7 +842,8 @@ static inline void draw_auto(random_program *p, dice *d, uint32_t one_in) {
     for (int s = 0, count = 0; s < FCP_STRATEGY_COUNT; s++)
         if (p->among >> s & 1)
             size += (size_t)snprintf(by + size, sizeof by - size, "%s%s", count++ ? ", " : "", fcp_strategy_names[s]);
-    size += (size_t)snprintf(by + size, sizeof by - size, roll(d, 4) ? "])" : "], coalesce = 2)");
+    static const char *const rest[] = {"], coalesce = 2)", "])", "])", "], budget = 100 us)"};
+    size += (size_t)snprintf(by + size, sizeof by - size, "%s", rest[roll(d, 4)]);
     memmove(p->text + p->by + size, p->text + p->by_end, p->size + 1 - p->by_end);
     memcpy(p->text + p->by, by, size);
     p->size += p->by + size - p->by_end;
