@@ -24,8 +24,10 @@
 
 static fcp_code check_version(uint32_t version, fcp_error *err) {
     if (version == FCP_PLAN_VERSION) return FCP_OK;
-    return fcp_fail(err, FCP_E_PLAN_VERSION, "the extract is of version %u, and this is version %u: compile the plan "
-                    "again", version, FCP_PLAN_VERSION);
+    return fcp_fail(err, FCP_E_PLAN_VERSION,
+                    "the extract is of version %u, and this is version %u: compile the plan "
+                    "again",
+                    version, FCP_PLAN_VERSION);
 }
 
 static fcp_code check_header(const uint8_t *base, uint64_t size, uint32_t rank, extract_header *h, fcp_error *err) {
@@ -35,12 +37,14 @@ static fcp_code check_header(const uint8_t *base, uint64_t size, uint32_t rank, 
     fcp_code code = check_version(h->version, err);
     if (code) return code;
     if (h->rank != rank || h->ranks > FCP_MAX_RANKS || rank >= h->ranks)
-        return fcp_fail(err, FCP_E_EXTRACT_PROOF, "it is the extract of rank %u of %u, not of rank %u", h->rank, h->ranks,
-                        rank);
+        return fcp_fail(err, FCP_E_EXTRACT_PROOF, "it is the extract of rank %u of %u, not of rank %u", h->rank,
+                        h->ranks, rank);
     const uint64_t before = sizeof *h + (uint64_t)fcp_extract_path(rank, h->ranks) * sizeof(fcp_hash);
     if (h->path != fcp_extract_path(rank, h->ranks) || size < before || h->body != size - before)
-        return fcp_fail(err, FCP_E_PLAN_TRUNCATED, "the extract of rank %u has %llu bytes, and its header says other "
-                        "lengths", rank, (unsigned long long)size);
+        return fcp_fail(err, FCP_E_PLAN_TRUNCATED,
+                        "the extract of rank %u has %llu bytes, and its header says other "
+                        "lengths",
+                        rank, (unsigned long long)size);
     return FCP_OK;
 }
 
@@ -98,7 +102,8 @@ static fcp_code load(uint8_t *base, uint64_t size, uint32_t rank, const uint8_t 
     fcp_code code = check_header(base, size, rank, &h, err);
     const uint8_t *path = base + sizeof h, *body = base + (size - (code ? 0 : h.body));
     if (!code && !is_proven(&h, path, body, root))
-        code = fcp_fail(err, FCP_E_EXTRACT_PROOF, "the extract of rank %u is not of the plan whose root was given", rank);
+        code =
+            fcp_fail(err, FCP_E_EXTRACT_PROOF, "the extract of rank %u is not of the plan whose root was given", rank);
     if (!code) code = find_tables(body, h.body, plan, err);
     if (!code && !(fcp_extract_counts(plan) && plan->problem->ranks == h.ranks && plan->extract->about->rank == rank))
         code = malformed(err, "an extract's tables do not fit together");
@@ -157,8 +162,8 @@ static fcp_code read_extract(int fd, uint64_t size, uint32_t rank, uint8_t **out
     uint64_t ends[2];
     fcp_code code = read_header(fd, size, &h, err);
     if (code) return code;
-    if (rank >= h.ranks) return fcp_fail(err, FCP_E_ARGUMENT, "the file has extracts of %u ranks, and none of rank %u",
-                                         h.ranks, rank);
+    if (rank >= h.ranks)
+        return fcp_fail(err, FCP_E_ARGUMENT, "the file has extracts of %u ranks, and none of rank %u", h.ranks, rank);
     if (!read_at(fd, ends, sizeof ends, sizeof h + (uint64_t)rank * sizeof *ends) || ends[0] >= ends[1] ||
         ends[1] > size)
         return cut_short(err);

@@ -57,7 +57,8 @@ static fcp_code make_tree(const fcp_plan *plan, fcp_cutter *cutter, const volati
     const uint32_t ranks = t->ranks = shape.ranks;
     t->nodes = malloc((2 * (size_t)ranks + 32) * sizeof *t->nodes); /* each level may have half a node more */
     t->offsets = malloc(((size_t)ranks + 1) * sizeof *t->offsets);
-    if (!t->nodes || !t->offsets) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the hashes of %u ranks", ranks);
+    if (!t->nodes || !t->offsets)
+        return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the hashes of %u ranks", ranks);
     fcp_code code = fcp_plan_digest(plan, t->digest, err);
     t->offsets[0] = sizeof(extracts_header) + ((uint64_t)ranks + 1) * sizeof *t->offsets;
     for (uint32_t r = 0; r < ranks && !code; r++) {
@@ -82,14 +83,21 @@ static int write_all(fcp_cutter *cutter, const tree *t, int fd, const volatile i
     int why = fcp_write_all(fd, &head, sizeof head);
     if (!why) why = fcp_write_all(fd, t->offsets, ((size_t)t->ranks + 1) * sizeof *t->offsets);
     for (uint32_t r = 0; r < t->ranks && !why; r++) {
-        struct { extract_header header; fcp_hash path[32]; } own;
+        struct {
+            extract_header header;
+            fcp_hash path[32];
+        } own;
         const void *body;
         size_t size;
         if (fcp_stop_asked(stop)) *out_code = fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
         else *out_code = fcp_cut(cutter, r, &body, &size, err);
         if (*out_code) return 0;
-        own.header = (extract_header){.magic = FCP_EXTRACT_MAGIC, .version = FCP_PLAN_VERSION, .rank = r,
-                                      .ranks = t->ranks, .path = fcp_extract_path(r, t->ranks), .body = size};
+        own.header = (extract_header){.magic = FCP_EXTRACT_MAGIC,
+                                      .version = FCP_PLAN_VERSION,
+                                      .rank = r,
+                                      .ranks = t->ranks,
+                                      .path = fcp_extract_path(r, t->ranks),
+                                      .body = size};
         memcpy(own.header.digest, t->digest, sizeof own.header.digest);
         find_path(t, r, own.path);
         why = fcp_write_all(fd, &own, header_bytes(t, r));
@@ -100,8 +108,8 @@ static int write_all(fcp_cutter *cutter, const tree *t, int fd, const volatile i
 
 static fcp_code cannot(const char *path, int why, fcp_error *err) {
     char room[128];
-    return fcp_fail_in(err, why == ENOMEM ? FCP_E_NO_MEMORY : FCP_E_WRITE, path, 0, 0, "cannot write '%.300s': %s", path,
-                       fcp_read_reason(why, room));
+    return fcp_fail_in(err, why == ENOMEM ? FCP_E_NO_MEMORY : FCP_E_WRITE, path, 0, 0, "cannot write '%.300s': %s",
+                       path, fcp_read_reason(why, room));
 }
 
 /* path NULL: only the root is wanted. */

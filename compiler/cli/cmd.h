@@ -18,11 +18,12 @@
 
 /* Commands: name, the function that does it, synopsis, one line of help. */
 #define CMD_COMMANDS(X)                                                                                                \
-    X(COMPILE, "compile", cmd_compile, "FILE.fcp [-o PLAN [--slices]] [--explain]",                                               \
+    X(COMPILE, "compile", cmd_compile, "FILE.fcp [-o PLAN [--slices]] [--explain]",                                    \
       "compile a program to a plan (the default command)")                                                             \
     X(SHOW, "show", cmd_show, "FILE.fcp|PLAN [--svg F] [--html F] [--png F] [--rows a..b] [--cols a..b] [--seq N]",    \
       "draw the mask, the placement and the pipeline; or a part of one sequence's mask, down to single pairs")         \
-    X(VERIFY, "verify", cmd_verify, "FILE.fcp|PLAN [--pairs] [--slices]", "prove what a plan does, and say what was proven")      \
+    X(VERIFY, "verify", cmd_verify, "FILE.fcp|PLAN [--pairs] [--slices]",                                              \
+      "prove what a plan does, and say what was proven")                                                               \
     X(RUN, "run", cmd_run, "FILE.fcp|PLAN [--q F --k F --v F] [--out F] ...",                                          \
       "execute a plan; without input files, draw random inputs and check the result")                                  \
     X(EMIT, "emit", cmd_emit_kernels,                                                                                  \
@@ -282,7 +283,10 @@ typedef struct cmd_input {
     bool silent;                    /* warnings of the program are kept, and not printed */
     bool json_told;                 /* the JSON object has been printed, with the error in it */
     auto_report tried;              /* of a program with strategy = auto */
-    struct cmd_slices { char *path; uint8_t root[FCP_DIGEST_BYTES]; } *slices; /* of each plan; NULL: not written */
+    struct cmd_slices {
+        char *path;
+        uint8_t root[FCP_DIGEST_BYTES];
+    } * slices;                     /* of each plan; NULL: not written */
     unsigned dump;                  /* the passes to print while a program is compiled: compiler/dump_passes.h */
 } cmd_input;
 

@@ -112,7 +112,8 @@ static fcp_code prove(const fcp_plan *plan, bool pairs, double max_seconds, proo
 /* Cuts the plan's extracts again, and compares: those of the file, one by one, must have the root that these have. */
 static fcp_code prove_slices(const fcp_plan *plan, const char *path, proof *out, fcp_error *err) {
     char *slices = cmd_slices_path(path);
-    fcp_code code = slices ? fcp_extracts_root(plan, NULL, out->root, err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    fcp_code code =
+        slices ? fcp_extracts_root(plan, NULL, out->root, err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     for (uint32_t r = 0; r < plan->problem->ranks && !code; r++) {
         fcp_plan *extract = NULL;
         code = fcp_extracts_load(slices, r, out->root, &extract, err);

@@ -27,7 +27,7 @@ typedef struct picks {
     uint32_t *number; /* per record of the plan: its number in the extract; FCP_NONE: not picked */
     uint32_t *list;   /* those picked; once they have numbers, in order */
     size_t count, room;
-    bool full;        /* out of memory */
+    bool full; /* out of memory */
 } picks;
 
 enum { SEQUENCES, BLOCKS, SHAPES, TILES, VISITS, PICKED };
@@ -176,7 +176,7 @@ static void count_records(const fcp_cutter *c, uint32_t rank, uint64_t counts[FC
 #define X(id, type, member) counts[FCP_SECTION_##id] = plan->member##_count;
     FCP_SECTIONS(X)
 #undef X
-    static const uint8_t others[] = {FCP_SECTION_SOURCE, FCP_SECTION_PIECES, FCP_SECTION_DEALS,  FCP_SECTION_PARTS,
+    static const uint8_t others[] = {FCP_SECTION_SOURCE, FCP_SECTION_PIECES, FCP_SECTION_DEALS,     FCP_SECTION_PARTS,
                                      FCP_SECTION_RUNS,   FCP_SECTION_INSTRS, FCP_SECTION_TRANSFERS, FCP_SECTION_DATA};
     for (size_t i = 0; i < sizeof others; i++) counts[others[i]] = 0;
     counts[FCP_SECTION_SEQUENCES] = c->of[SEQUENCES].count;
@@ -222,7 +222,8 @@ static void write_batch(const fcp_cutter *c, const tables *to) {
     for (size_t i = 0; i < c->of[SEQUENCES].count; i++) {
         const uint32_t s = c->of[SEQUENCES].list[i];
         to->sequences[i] = plan->sequences[s];
-        to->places[i] = (fcp_extract_sequence){{fcp_offsets(plan, FCP_QUERIES)[s], fcp_offsets(plan, FCP_KEYS)[s]}, s, 0};
+        to->places[i] =
+            (fcp_extract_sequence){{fcp_offsets(plan, FCP_QUERIES)[s], fcp_offsets(plan, FCP_KEYS)[s]}, s, 0};
     }
     for (size_t i = 0; i < c->of[BLOCKS].count; i++) {
         fcp_block *k = &to->blocks[i];
@@ -253,8 +254,8 @@ static void write_work(const fcp_cutter *c, const tables *to) {
         *t = plan->tiles[c->of[TILES].list[i]];
         for (uint32_t j = 0; j < t->parts; j++) {
             const fcp_part *p = &plan->parts[t->first_part + j];
-            to->parts[parts + j] = (fcp_part){piece_of(c, to, p->q_piece), piece_of(c, to, p->k_piece),
-                                              c->of[SHAPES].number[p->shape]};
+            to->parts[parts + j] =
+                (fcp_part){piece_of(c, to, p->q_piece), piece_of(c, to, p->k_piece), c->of[SHAPES].number[p->shape]};
         }
         t->first_part = parts;
         parts += t->parts;
@@ -386,7 +387,7 @@ static fcp_code write_body(fcp_cutter *c, uint32_t rank, size_t *out_size, fcp_e
         FCP_SECTIONS(X)
 #undef X
 #define X(id, type, member) .member = (type *)(void *)(c->body + offsets[FCP_SECTION_COUNT + FCP_EXTRACT_##id]),
-        FCP_EXTRACT_SECTIONS(X)
+            FCP_EXTRACT_SECTIONS(X)
 #undef X
     };
     write_same(c, lengths, &to);
@@ -433,13 +434,15 @@ fcp_code fcp_cutter_make(const fcp_plan *plan, uint32_t first_rank, uint32_t ran
     bool good = c;
     if (c) {
         *c = (fcp_cutter){.plan = plan, .first_rank = first_rank, .rank_count = rank_count};
-        c->about = (fcp_extract_about){.split = fcp_plan_split(plan), .packed = fcp_plan_packed(plan),
+        c->about = (fcp_extract_about){.split = fcp_plan_split(plan),
+                                       .packed = fcp_plan_packed(plan),
                                        .sequences = plan->sequences_count};
         good = make_homes(c);
     }
     for (int i = 0; i < PICKED && good; i++) {
         c->of[i].number = malloc((size_t)(counts[i] + 1) * sizeof(uint32_t));
-        if ((good = c->of[i].number)) memset(c->of[i].number, 0xff, (size_t)counts[i] * sizeof(uint32_t)); /* FCP_NONE */
+        if ((good = c->of[i].number))
+            memset(c->of[i].number, 0xff, (size_t)counts[i] * sizeof(uint32_t)); /* FCP_NONE */
     }
     code = good ? fcp_bundles_make(plan, first_rank, rank_count, &c->bundles, err)
                 : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory to cut the extracts of %u ranks", rank_count);

@@ -53,16 +53,16 @@ static fcp_code check_places(const fcp_plan *plan, fcp_error *err) {
         const fcp_extract_sequence *s = &x->places[i];
         const fcp_sequence *of = &plan->sequences[i];
         if (!(s->number < x->about->sequences && !s->pad && (!i || s->number > x->places[i - 1].number) &&
-              of->queries <= p->tokens && s->row[FCP_QUERIES] <= p->tokens - of->queries &&
-              of->keys <= p->key_tokens && s->row[FCP_KEYS] <= p->key_tokens - of->keys))
+              of->queries <= p->tokens && s->row[FCP_QUERIES] <= p->tokens - of->queries && of->keys <= p->key_tokens &&
+              s->row[FCP_KEYS] <= p->key_tokens - of->keys))
             return malformed(err, "sequence %llu of the extract is %u of the plan, from rows %llu and %llu on", (ull)i,
                              s->number, (ull)s->row[FCP_QUERIES], (ull)s->row[FCP_KEYS]);
     }
     for (uint64_t i = 0; i < x->spans_count; i++) {
         const fcp_span *s = &x->spans[i];
         const fcp_side side = i < x->about->query_spans ? FCP_QUERIES : FCP_KEYS;
-        const uint64_t all = s->sequence < plan->sequences_count
-                                 ? fcp_side_length(&plan->sequences[s->sequence], side) : 0;
+        const uint64_t all =
+            s->sequence < plan->sequences_count ? fcp_side_length(&plan->sequences[s->sequence], side) : 0;
         if (!(s->length && s->length <= all && s->start <= all - s->length))
             return malformed(err, "span %llu of the layout: tokens %llu to %llu of sequence %u", (ull)i, (ull)s->start,
                              (ull)s->start + s->length, s->sequence);
@@ -104,8 +104,8 @@ static fcp_code check_bundles(const fcp_plan *plan, fcp_error *err) {
             const fcp_bundle_at *b = &x->bundles[i];
             if (!(b->peer < plan->problem->ranks && !b->pad && (i == x->groups[g] || b[-1].peer < b->peer) &&
                   b->first_run < b[1].first_run && b[1].first_run <= x->bundle_runs_count))
-                return malformed(err, "bundle %llu with rank %u: runs %llu to %llu", (ull)i, b->peer,
-                                 (ull)b->first_run, (ull)b[1].first_run);
+                return malformed(err, "bundle %llu with rank %u: runs %llu to %llu", (ull)i, b->peer, (ull)b->first_run,
+                                 (ull)b[1].first_run);
             fcp_code code = check_runs(plan, g, b, err);
             if (code) return code;
         }

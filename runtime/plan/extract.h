@@ -20,9 +20,9 @@
 
 typedef struct fcp_extract_about {
     uint32_t rank;
-    uint32_t split, packed;        /* of the whole plan: fcp_plan_split, fcp_plan_packed */
-    uint32_t query_spans;          /* so many of `spans` are of queries, the others of keys */
-    uint64_t sequences;            /* of the whole plan */
+    uint32_t split, packed;          /* of the whole plan: fcp_plan_split, fcp_plan_packed */
+    uint32_t query_spans;            /* so many of `spans` are of queries, the others of keys */
+    uint64_t sequences;              /* of the whole plan */
     uint8_t homes[FCP_DIGEST_BYTES]; /* fcp_plan_homes of it */
 } fcp_extract_about;
 
@@ -34,7 +34,7 @@ typedef struct fcp_extract_sequence {
 
 /* Tokens of a bundle that lie next to each other in the caller's tensors, and in a home block. */
 typedef struct fcp_bundle_run {
-    uint32_t at;           /* its first token, counted from the bundle's first */
+    uint32_t at; /* its first token, counted from the bundle's first */
     uint32_t tokens;
     uint32_t place;        /* in the caller's tensors, of that rank */
     uint32_t block, first; /* in its home block */
@@ -61,7 +61,7 @@ enum fcp_extract_section_id {
 #define X(id, type, member) FCP_EXTRACT_##id,
     FCP_EXTRACT_SECTIONS(X)
 #undef X
-    FCP_EXTRACT_SECTION_COUNT
+        FCP_EXTRACT_SECTION_COUNT
 };
 
 struct fcp_extract {

@@ -18,7 +18,7 @@ const uint32_t fcp_extract_record_sizes[FCP_EXTRACT_TABLES] = {
     FCP_SECTIONS(X)
 #undef X
 #define X(id, type, member) [FCP_SECTION_COUNT + FCP_EXTRACT_##id] = sizeof(type),
-    FCP_EXTRACT_SECTIONS(X)
+        FCP_EXTRACT_SECTIONS(X)
 #undef X
 };
 

@@ -18,16 +18,20 @@
 #define FCP_PLAN_EXTRACT_FILE_H
 #include "runtime/plan/extract.h"
 
-#define FCP_EXTRACT_MAGIC "\x89" "FCX\r\n\x1a\n"
-#define FCP_EXTRACTS_MAGIC "\x89" "FCR\r\n\x1a\n"
+#define FCP_EXTRACT_MAGIC                                                                                              \
+    "\x89"                                                                                                             \
+    "FCX\r\n\x1a\n"
+#define FCP_EXTRACTS_MAGIC                                                                                             \
+    "\x89"                                                                                                             \
+    "FCR\r\n\x1a\n"
 enum { FCP_EXTRACT_ALIGN = 16, FCP_EXTRACT_TABLES = FCP_SECTION_COUNT + FCP_EXTRACT_SECTION_COUNT };
 
 typedef struct extract_header {
     uint8_t magic[8];
     uint32_t version; /* FCP_PLAN_VERSION */
     uint32_t rank, ranks;
-    uint32_t path;    /* hashes */
-    uint64_t body;    /* bytes */
+    uint32_t path;                    /* hashes */
+    uint64_t body;                    /* bytes */
     uint8_t digest[FCP_DIGEST_BYTES]; /* of the plan */
 } extract_header;
 _Static_assert(sizeof(extract_header) == 64, "format");

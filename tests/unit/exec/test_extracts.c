@@ -44,10 +44,16 @@ static fcp_plan *cut_load(const cut_plan *x, uint32_t rank) {
 static fcp_plan *example(unsigned i, bool planned) {
     const small_example *x = i < SMALL ? &small_examples[i] : &other_examples[i - SMALL];
     char path[120], lengths[80], gpus[40];
-    const char *defines[24] = {"model.heads=2", "model.kv_heads=1", "model.head_dim=16",
+    const char *defines[24] = {"model.heads=2",
+                               "model.kv_heads=1",
+                               "model.head_dim=16",
                                i % 2 ? "model.dtype=fp16" : "model.dtype=bf16",
-                               i % 4 == 3 ? "cluster.nodes=2" : "cluster.nodes=1", gpus, "plan.block=128",
-                               planned ? "plan.layout=planned" : i % 2 ? "plan.layout=zigzag" : "plan.layout=contiguous"};
+                               i % 4 == 3 ? "cluster.nodes=2" : "cluster.nodes=1",
+                               gpus,
+                               "plan.block=128",
+                               planned ? "plan.layout=planned"
+                               : i % 2 ? "plan.layout=zigzag"
+                                       : "plan.layout=contiguous"};
     size_t count = 8;
     snprintf(path, sizeof path, "examples/%s", x->file);
     snprintf(gpus, sizeof gpus, "cluster.gpus=%u", i % 4 == 3 ? 1 : 2 + i % 4 / 2);
@@ -67,7 +73,8 @@ static void same_layout(const fcp_plan *plan, const fcp_plan *part, uint32_t ran
             const bool more = keys ? fcp_plan_layout_keys(plan, rank, &a, &x) : fcp_plan_layout(plan, rank, &a, &x);
             cr_assert_eq(keys ? fcp_plan_layout_keys(part, rank, &b, &y) : fcp_plan_layout(part, rank, &b, &y), more);
             if (!more) break;
-            cr_assert(x.sequence == y.sequence && x.start == y.start && x.length == y.length, "%s, rank %u", what, rank);
+            cr_assert(x.sequence == y.sequence && x.start == y.start && x.length == y.length, "%s, rank %u", what,
+                      rank);
             uint64_t n, m;
             cr_assert_eq(fcp_plan_sequence_offset(plan, x.sequence, &n),
                          fcp_plan_sequence_offset(part, x.sequence, &m));
@@ -80,7 +87,8 @@ static void same_layout(const fcp_plan *plan, const fcp_plan *part, uint32_t ran
         cr_assert_eq(keys ? fcp_plan_rank_keys(part, rank) : fcp_plan_rank_queries(part, rank), count);
         int64_t *both = malloc((2 * count + 1) * sizeof *both);
         for (int shift = -1; shift < 3; shift++) {
-            if (shift == 2) fcp_plan_positions(plan, rank, keys, both), fcp_plan_positions(part, rank, keys, both + count);
+            if (shift == 2)
+                fcp_plan_positions(plan, rank, keys, both), fcp_plan_positions(part, rank, keys, both + count);
             else fcp_plan_rows(plan, rank, keys, shift, both), fcp_plan_rows(part, rank, keys, shift, both + count);
             cr_assert(!memcmp(both, both + count, count * sizeof *both), "%s, rank %u: shift %d", what, rank, shift);
         }
@@ -104,7 +112,8 @@ static void says_the_same(fcp_plan *plan, const char *what) {
         cr_assert(!fcp_plan_homes(plan, a, NULL) && !fcp_plan_homes(part, b, NULL) && !memcmp(a, b, sizeof a));
         fcp_plan_shape(part, &other);
         cr_assert(other.documents <= shape.documents);
-        uint64_t *all = malloc((shape.documents + 1) * sizeof *all), *some = malloc((other.documents + 1) * sizeof *some);
+        uint64_t *all = malloc((shape.documents + 1) * sizeof *all),
+                 *some = malloc((other.documents + 1) * sizeof *some);
         fcp_plan_documents(plan, all);
         fcp_plan_documents(part, some);
         for (uint64_t i = 0, j = 0; i < other.documents; i++) {
@@ -114,7 +123,8 @@ static void says_the_same(fcp_plan *plan, const char *what) {
         free(all);
         free(some);
         cr_assert(other.ranks == shape.ranks && other.tokens == shape.tokens && other.key_tokens == shape.key_tokens &&
-                      other.sequences == shape.sequences && other.layout == shape.layout, "%s", what);
+                      other.sequences == shape.sequences && other.layout == shape.layout,
+                  "%s", what);
         cr_assert_eq(fcp_plan_packed(part), fcp_plan_packed(plan));
         same_layout(plan, part, r, what);
         fcp_plan_free(part);
@@ -151,10 +161,11 @@ static void compare(process *p, const fcp_plan *plan, const fcp_packed *mine, co
         const size_t row = fcp_tensor_token_bytes(&shape, (fcp_tensor)t);
         fcp_layout_at at = {0};
         fcp_span span;
-        while (mine->t[t] && (keys ? fcp_plan_layout_keys(plan, p->rank, &at, &span)
-                                   : fcp_plan_layout(plan, p->rank, &at, &span))) {
+        while (mine->t[t] &&
+               (keys ? fcp_plan_layout_keys(plan, p->rank, &at, &span) : fcp_plan_layout(plan, p->rank, &at, &span))) {
             const uint64_t first = (keys ? fcp_plan_key_offset(plan, span.sequence, NULL)
-                                         : fcp_plan_sequence_offset(plan, span.sequence, NULL)) + span.start;
+                                         : fcp_plan_sequence_offset(plan, span.sequence, NULL)) +
+                                   span.start;
             CHECK(p, !memcmp((char *)mine->t[t] + first * row, (char *)all->t[t] + first * row, span.length * row),
                   "%s of sequence %u has other bits", fcp_tensor_name((fcp_tensor)t), span.sequence);
         }
@@ -171,8 +182,12 @@ static void same_bits(process *p) {
     process_tcp_id(p);
     process_meet(p, 0, 1);
     const fcp_start start = {.size = sizeof start, .ranks = p->ranks, .rank = p->rank, .id = p->shared->id.bytes};
-    const fcp_session_options options = {.size = sizeof options, .transport = "tcp", .start = &start,
-                                         .compute_threads = 1, .timeout_s = 100, .timings = true};
+    const fcp_session_options options = {.size = sizeof options,
+                                         .transport = "tcp",
+                                         .start = &start,
+                                         .compute_threads = 1,
+                                         .timeout_s = 100,
+                                         .timings = true};
     CHECK(p, !fcp_extracts_load(x->path, p->rank, x->root, &part, &err), "%s", err.message);
     /* rank 1 has the whole plan, where there are more than two */
     const fcp_plan *own = p->ranks > 2 && p->rank == 1 ? x->plan : part;
@@ -214,10 +229,12 @@ Test(extracts, give_the_same_bits) {
 }
 
 Test(extracts, give_the_same_bits_of_moved_work) {
-    run_extracts(plan_of("model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n"
-                         "cluster { nodes = 2; gpus = 3 }\nbatch { lengths = [900, 300:500, 70 x 5] }\n"
-                         "plan { mask = causal; block = 128; passes = forward, backward; strategy = dcp(divisions = 4)\n"
-                         "layout = zigzag; wire = bf16 }\n"), "dcp");
+    run_extracts(
+        plan_of("model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n"
+                "cluster { nodes = 2; gpus = 3 }\nbatch { lengths = [900, 300:500, 70 x 5] }\n"
+                "plan { mask = causal; block = 128; passes = forward, backward; strategy = dcp(divisions = 4)\n"
+                "layout = zigzag; wire = bf16 }\n"),
+        "dcp");
 }
 
 /* --- what is not taken -------------------------------------------------------------------------------------------- */
@@ -315,12 +332,19 @@ Test(extracts, are_checked_too) {
         size_t size;
         fcp_cutter *cutter;
         uint8_t digest[FCP_DIGEST_BYTES] = {0};
-        cut_open(&x, i == 2 ? example(SMALL + 10, false) : small_plan("2", i ? "300:100, 200" : "300, 200, 40", "causal"));
+        cut_open(&x,
+                 i == 2 ? example(SMALL + 10, false) : small_plan("2", i ? "300:100, 200" : "300, 200, 40", "causal"));
         cr_assert_eq(fcp_cutter_make(x.plan, 1, 1, &cutter, NULL), FCP_OK);
         cr_assert_eq(fcp_cut(cutter, 1, &body, &size, NULL), FCP_OK);
-        struct { extract_header header; fcp_hash beside; } head = {
-            .header = {.magic = FCP_EXTRACT_MAGIC, .version = FCP_PLAN_VERSION, .rank = 1,
-                       .ranks = x.plan->problem->ranks, .path = 1, .body = size}};
+        struct {
+            extract_header header;
+            fcp_hash beside;
+        } head = {.header = {.magic = FCP_EXTRACT_MAGIC,
+                             .version = FCP_PLAN_VERSION,
+                             .rank = 1,
+                             .ranks = x.plan->problem->ranks,
+                             .path = 1,
+                             .body = size}};
         cr_assert_eq(head.header.ranks, 2);
         char *bytes = malloc(sizeof head + size);
         for (unsigned turn = 0; turn < amount(4000, 100000); turn++) {
