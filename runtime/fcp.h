@@ -144,6 +144,43 @@ fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYT
  * can then follow each other without moving anything. FCP_E_NO_MEMORY. */
 fcp_code fcp_plan_homes(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYTES], fcp_error *err);
 
+/* --- a rank's extract of a plan ----------------------------------------------------------------------------------- */
+
+/* A plan of very many ranks is large, and a rank needs little of it. An extract is what one rank needs. Whoever has the
+ * plan, which was verified when it was loaded or compiled, cuts the extracts of all ranks into one file, and hands its
+ * *root*, 32 bytes, to all ranks. A rank reads its own bytes of the file, and no others. The root proves that these
+ * bytes were cut for this rank from that plan. So the root must come from somebody who is trusted, and the file need
+ * not.
+ *
+ * An extract is an fcp_plan. A session that runs this one rank ("mpi", "tcp", "nccl") takes it in place of the plan, and
+ * computes the same bits; other ranks may have the whole plan. What is asked of an extract refers to the whole plan:
+ * fcp_plan_digest, fcp_plan_homes, and the numbers and rows of sequences. It knows the layout of its own rank, and
+ * says of other ranks that they hold nothing. It knows the sequences, and so the documents, of which its rank holds or
+ * computes something: fcp_shape.documents counts those. Where the whole plan is needed, the error is FCP_E_EXTRACT.
+ *
+ * Cost: of saving, two cuts of all extracts, linear in their bytes; of loading, linear in the bytes of one extract. */
+
+/* Writes the extracts of all ranks, as fcp_plan_save writes a plan, and returns the root. `stop` may be NULL; once *stop
+ * is not 0, it ends with FCP_E_INTERRUPTED. */
+fcp_code fcp_extracts_save(const fcp_plan *plan, const char *path, const volatile int *stop,
+                           uint8_t out_root[FCP_DIGEST_BYTES], fcp_error *err);
+/* The root alone, by cutting them and writing nothing. If it is that of a file of extracts, they are of this plan. */
+fcp_code fcp_extracts_root(const fcp_plan *plan, const volatile int *stop, uint8_t out_root[FCP_DIGEST_BYTES],
+                           fcp_error *err);
+/* The root that a file of extracts gives itself, which proves nothing about it. */
+fcp_code fcp_extracts_said(const char *path, uint8_t out_root[FCP_DIGEST_BYTES], fcp_error *err);
+/* Loads the extract of a rank from a file of extracts. FCP_E_EXTRACT_PROOF: it is not of the plan with this root. */
+fcp_code fcp_extracts_load(const char *path, uint32_t rank, const uint8_t root[FCP_DIGEST_BYTES], fcp_plan **out_plan,
+                           fcp_error *err);
+/* The bytes of a rank's extract, for fcp_extract_load, with nothing checked: for whoever reads the file for others.
+ * free() them. */
+fcp_code fcp_extracts_read(const char *path, uint32_t rank, void **out_bytes, size_t *out_size, fcp_error *err);
+/* Loads an extract from its bytes, which are copied. */
+fcp_code fcp_extract_load(const void *bytes, size_t size, uint32_t rank, const uint8_t root[FCP_DIGEST_BYTES],
+                          fcp_plan **out_plan, fcp_error *err);
+/* The rank whose extract a plan is; FCP_NOWHERE: it is a whole plan. */
+uint32_t fcp_plan_rank(const fcp_plan *plan);
+
 /* What a caller must know to make tensors for a plan. */
 typedef struct fcp_shape {
     uint32_t ranks, heads, kv_heads; /* kv_heads divides heads */

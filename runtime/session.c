@@ -2,6 +2,7 @@
  * `kinds` lists the kinds.
  */
 #include "runtime/exec/session.h"
+#include "runtime/plan/extract.h"
 #include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
@@ -410,6 +411,8 @@ fcp_code fcp_session_timings_collect(fcp_session *s, fcp_error *err) {
     if (entered) return entered;
     if (s) s = fcp_session_now(s);
     if (!s || !s->times) return fcp_fail(err, FCP_E_ARGUMENT, "the session was made without the option timings");
+    fcp_code whole_plan = fcp_plan_whole(s->plan, "collecting all ranks' timings", err);
+    if (whole_plan) return whole_plan;
     for (uint32_t r = 1; r < s->plan->problem->ranks && s->rank_count < s->plan->problem->ranks; r++) {
         bool own = r == s->first_rank;
         if (!own && s->first_rank) continue;

@@ -18,11 +18,12 @@
 
 /* Commands: name, the function that does it, synopsis, one line of help. */
 #define CMD_COMMANDS(X)                                                                                                \
-    X(COMPILE, "compile", cmd_compile, "FILE.fcp [-o PLAN] [--explain]",                                               \
+    X(COMPILE, "compile", cmd_compile, "FILE.fcp [-o PLAN [--slices]] [--explain]",                                    \
       "compile a program to a plan (the default command)")                                                             \
     X(SHOW, "show", cmd_show, "FILE.fcp|PLAN [--svg F] [--html F] [--png F] [--rows a..b] [--cols a..b] [--seq N]",    \
       "draw the mask, the placement and the pipeline; or a part of one sequence's mask, down to single pairs")         \
-    X(VERIFY, "verify", cmd_verify, "FILE.fcp|PLAN [--pairs]", "prove what a plan does, and say what was proven")      \
+    X(VERIFY, "verify", cmd_verify, "FILE.fcp|PLAN [--pairs] [--slices]",                                              \
+      "prove what a plan does, and say what was proven")                                                               \
     X(RUN, "run", cmd_run, "FILE.fcp|PLAN [--q F --k F --v F] [--out F] ...",                                          \
       "execute a plan; without input files, draw random inputs and check the result")                                  \
     X(EMIT, "emit", cmd_emit_kernels,                                                                                  \
@@ -77,6 +78,9 @@ typedef enum cmd_kind {
       "print what strategy = auto or block = auto tried, and why each candidate lost")                                 \
     X(PAIRS, "pairs", 0, CMD_FLAG, NULL, CMD_BIT(VERIFY),                                                              \
       "also ask the mask which pairs it allows, and prove that the tiles have these and no others")                    \
+    X(SLICES, "slices", 0, CMD_FLAG, NULL, CMD_BIT(COMPILE) | CMD_BIT(VERIFY),                                         \
+      "write PLAN.slices beside the plan: the extract that each rank needs of it; verify: prove that PLAN.slices is "  \
+      "of this plan")                                                                                                  \
     X(ARCH, "arch", 0, CMD_WORD, "ARCH", CMD_BIT(EMIT),                                                                \
       "compile for this architecture: sm_80, sm_90a, sm_100, ...; this needs NVRTC and no GPU")                        \
     X(BACKWARD, "backward", 0, CMD_WORD, "ordered|unordered|split", CMD_BIT(EMIT),                                     \
@@ -279,6 +283,10 @@ typedef struct cmd_input {
     bool silent;                    /* warnings of the program are kept, and not printed */
     bool json_told;                 /* the JSON object has been printed, with the error in it */
     auto_report tried;              /* of a program with strategy = auto */
+    struct cmd_slices {
+        char *path;
+        uint8_t root[FCP_DIGEST_BYTES];
+    } * slices;                     /* of each plan; NULL: not written */
     unsigned dump;                  /* the passes to print while a program is compiled: compiler/dump_passes.h */
 } cmd_input;
 
@@ -307,6 +315,8 @@ fcp_code cmd_plans_json(const cmd_input *input, const char *path, bool digest, c
 /* Writes the files of all plans. None gets its name before all are complete. `regular`: a pipe or device is an error.
  */
 fcp_code cmd_write_plans(const cmd_input *input, const char *path, bool regular, fcp_error *err);
+/* The path of a plan's extracts, PLAN.slices; free() it. NULL: out of memory. */
+char *cmd_slices_path(const char *plan);
 /* Reads --layer: the number of a mask, from 1; 0: all masks. */
 fcp_code cmd_choose_layer(const cmd_line *line, const fcpc_program *program, uint32_t *out, fcp_error *err);
 void cmd_input_free(cmd_input *input);

@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "compiler/cli/cmd.h"
 #include "compiler/dump_passes.h"
@@ -29,6 +31,26 @@ fcp_code cmd_write_plans(const cmd_input *input, const char *path, bool regular,
     for (uint32_t i = 0; paths && i < count; i++) free(paths[i]);
     free(paths);
     free(files);
+    return code;
+}
+
+/* Finds the paths of the extracts. What lies at such a path and is no file of extracts is not replaced: the caller has
+ * not named it, and it may be one that the program reads. */
+static fcp_code find_slices(cmd_input *input, const char *path, fcp_error *err) {
+    const uint32_t count = cmd_plans(input);
+    fcp_code code = FCP_OK;
+    input->slices = calloc(count, sizeof *input->slices);
+    for (uint32_t i = 0; i < count && !code; i++) {
+        struct cmd_slices *x = input->slices ? &input->slices[i] : NULL;
+        char *plan = x ? cmd_layer_path(path, i) : NULL;
+        if (plan) x->path = cmd_slices_path(plan);
+        free(plan);
+        if (!x || !x->path) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        if (access(x->path, F_OK) == 0 && fcp_extracts_said(x->path, x->root, NULL) == FCP_E_PLAN_MAGIC)
+            code = fcp_fail_in(err, FCP_E_WRITE, x->path, 0, 0,
+                               "is there, and is no file of extracts: --slices would "
+                               "replace it");
+    }
     return code;
 }
 
@@ -61,8 +83,9 @@ static void balance_json(const cmd_input *input, json *j) {
 }
 
 /* Adds the members of one plan: its summary, its path, perhaps its digest, and the digest of its homes. */
-static fcp_code plan_json(const fcp_plan *plan, const fcpc_times *times, const char *path, bool digest,
-                          const volatile int *stop, json *j, fcp_error *err) {
+static fcp_code plan_json(const cmd_input *input, uint32_t number, const fcpc_times *times, const char *path,
+                          bool digest, const volatile int *stop, json *j, fcp_error *err) {
+    const fcp_plan *plan = cmd_plan(input, number);
     uint8_t bytes[FCP_DIGEST_BYTES];
     char hex[2 * FCP_DIGEST_BYTES + 1];
     summary_json(j, plan, times);
@@ -71,12 +94,16 @@ static fcp_code plan_json(const fcp_plan *plan, const fcpc_times *times, const c
     if (!code && digest) json_string(j, "digest", cmd_hex(bytes, hex));
     if (!code) code = fcp_plan_homes_until(plan, stop, bytes, err);
     if (!code) json_string(j, "homes", cmd_hex(bytes, hex));
+    if (!code && input->slices) {
+        json_string(j, "slices", input->slices[number].path);
+        json_string(j, "root", cmd_hex(input->slices[number].root, hex));
+    }
     return code;
 }
 
 fcp_code cmd_plans_json(const cmd_input *input, const char *path, bool digest, const volatile int *stop, json *j,
                         fcp_error *err) {
-    fcp_code code = plan_json(input->plan, &input->times, path, digest, stop, j, err);
+    fcp_code code = plan_json(input, 0, &input->times, path, digest, stop, j, err);
     balance_json(input, j);
     if (!input->layer_count) return code;
     json_array(j, "layers");
@@ -84,7 +111,7 @@ fcp_code cmd_plans_json(const cmd_input *input, const char *path, bool digest, c
         char *written = path ? cmd_layer_path(path, i) : NULL;
         json_object(j, NULL);
         code = cmd_layer_json(input, i, j, err);
-        if (!code) code = plan_json(cmd_plan(input, i), cmd_times(input, i), written, digest, stop, j, err);
+        if (!code) code = plan_json(input, i, cmd_times(input, i), written, digest, stop, j, err);
         json_end(j);
         free(written);
     }
@@ -100,6 +127,8 @@ static fcp_code add_summary(const cmd_line *line, const cmd_input *input, const 
         char *written = path ? cmd_layer_path(path, i) : NULL;
         summary_text(out, cmd_plan(input, i), cmd_times(input, i), cmd_name(line), written);
         free(written);
+        if (input->slices)
+            text_printf(out, "  slices  %s, root %s\n", input->slices[i].path, cmd_hex(input->slices[i].root, hex));
         if (!input->layer_count) continue;
         text_puts(out, "  layers  ");
         code = cmd_layer_text(input, i, out, err);
@@ -152,9 +181,15 @@ fcp_code cmd_compile(const cmd_line *line, cmd_input *input, fcp_error *err) {
     if (code == FCP_OK && !input->tried.count && (line->value[OPT_EXPLAIN] || line->value[OPT_PROFILE]))
         code = fcp_fail(err, FCP_E_USAGE, "--%s: this program leaves neither strategy nor block to auto",
                         line->value[OPT_EXPLAIN] ? "explain" : "profile");
+    const bool slices = line->value[OPT_SLICES];
+    if (code == FCP_OK && slices && (!path || !strcmp(path, "-")))
+        code = fcp_fail(err, FCP_E_USAGE, "--slices writes a file beside the plan: say where, with -o PLAN");
+    if (code == FCP_OK && slices) code = find_slices(input, path, err);
     if (code == FCP_OK && path) {
         cmd_doing("writing");
         code = cmd_write_plans(input, path, false, err);
+        for (uint32_t i = 0; i < cmd_plans(input) && !code && slices; i++)
+            code = fcp_extracts_save(cmd_plan(input, i), input->slices[i].path, NULL, input->slices[i].root, err);
         cmd_done();
     }
     if (code == FCP_OK && !line->quiet) {

@@ -1,5 +1,6 @@
 /* cmd_verify.c: `fcpc verify PLAN`: runs the verifier, and prints what it has proven and what it has not. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "compiler/cli/cmd.h"
@@ -12,6 +13,8 @@
 typedef struct proof {
     fcp_verify_report report;
     fcp_pairs_proof pairs; /* with --pairs */
+    bool slices;           /* with --slices */
+    uint8_t root[FCP_DIGEST_BYTES];
     double seconds;
 } proof;
 
@@ -24,6 +27,7 @@ static void list_proven(const fcp_plan *plan, const proof *x, bool pairs, json *
     if (x->report.halves) json_string(j, NULL, "halves");
     if (plan->score_count) json_string(j, NULL, "slope");
     if (pairs) json_string(j, NULL, "pairs");
+    if (x->slices) json_string(j, NULL, "slices");
     json_end(j);
     json_array(j, "not_proven");
     if (!pairs) json_string(j, NULL, "pairs");
@@ -54,6 +58,8 @@ static void print_text(const fcp_plan *plan, const proof *x, bool pairs) {
         printf("  %" PRIu64 " pairs: tiles have those that the mask's code allows, and no others; %" PRIu64
                " boxes of pairs and %" PRIu64 " single pairs were evaluated\n",
                x->pairs.pairs, x->pairs.boxes, x->pairs.elements);
+    char hex[2 * FCP_DIGEST_BYTES + 1];
+    if (x->slices) printf("  the extracts of all ranks are of this plan, root %s\n", cmd_hex(x->root, hex));
     printf(pairs ? "  not proven: that the mask's code is what the source says\n"
                  : "  not proven: that tiles have the pairs of the mask; --pairs evaluates it\n");
 }
@@ -81,6 +87,8 @@ static void add_json(json *j, const fcp_plan *plan, const proof *x, bool pairs) 
         json_u64(j, "elements", x->pairs.elements);
         json_end(j);
     }
+    char hex[2 * FCP_DIGEST_BYTES + 1];
+    if (x->slices) json_string(j, "root", cmd_hex(x->root, hex));
     json_u64(j, "memory_peak_bytes", plan->summary->memory_peak_bytes);
     json_u64(j, "memory_cap_bytes", plan->problem->memory_cap);
     json_double(j, "seconds", x->seconds);
@@ -101,6 +109,21 @@ static fcp_code prove(const fcp_plan *plan, bool pairs, double max_seconds, proo
     return code;
 }
 
+/* Cuts the plan's extracts again, and compares: those of the file, one by one, must have the root that these have. */
+static fcp_code prove_slices(const fcp_plan *plan, const char *path, proof *out, fcp_error *err) {
+    char *slices = cmd_slices_path(path);
+    fcp_code code =
+        slices ? fcp_extracts_root(plan, NULL, out->root, err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    for (uint32_t r = 0; r < plan->problem->ranks && !code; r++) {
+        fcp_plan *extract = NULL;
+        code = fcp_extracts_load(slices, r, out->root, &extract, err);
+        fcp_plan_free(extract);
+    }
+    free(slices);
+    out->slices = true;
+    return code;
+}
+
 /* Proves all plans and prints a paragraph for each. In JSON each plan of a program with layers is an element of
  * `layers`, and the members of the first plan also stand in the outermost object. */
 static fcp_code prove_all(const cmd_line *line, const cmd_input *input, json *j, fcp_error *err) {
@@ -112,6 +135,7 @@ static fcp_code prove_all(const cmd_line *line, const cmd_input *input, json *j,
         proof x = {{0}};
         text name = {0};
         code = prove(plan, pairs, max_seconds, &x, err);
+        if (!code && line->value[OPT_SLICES]) code = prove_slices(plan, line->file, &x, err);
         if (!code) code = cmd_layer_text(input, i, &name, err);
         if (!code && !i) add_json(j, plan, &x, pairs);
         if (!code && layers) {
@@ -140,6 +164,8 @@ static bool empty_file(const char *path) {
 
 fcp_code cmd_verify(const cmd_line *line, cmd_input *input, fcp_error *err) {
     fcp_code code = empty_file(line->file) ? fcp_plan_load(line->file, &input->plan, err) : cmd_load(line, input, err);
+    if (!code && line->value[OPT_SLICES] && !input->is_plan)
+        code = fcp_fail(err, FCP_E_USAGE, "--slices is about the file beside a plan: verify the plan, not the program");
     if (code != FCP_OK) return code;
     json j = {0};
     json_object(&j, NULL);

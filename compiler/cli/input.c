@@ -326,6 +326,8 @@ fcp_code cmd_layer_json(const cmd_input *input, uint32_t i, json *j, fcp_error *
 
 void cmd_input_free(cmd_input *input) {
     for (uint32_t i = 1; i < input->layer_count; i++) fcp_plan_free(input->layers[i].plan);
+    for (uint32_t i = 0; input->slices && i < cmd_plans(input); i++) free(input->slices[i].path);
+    free(input->slices);
     free(input->layers);
     fcp_plan_free(input->plan);
     fcpc_diagnostics_free(input->diagnostics);

@@ -153,6 +153,12 @@ char *cmd_layer_path(const char *path, uint32_t n) {
     return text_take(&t);
 }
 
+char *cmd_slices_path(const char *plan) {
+    text t = {0};
+    text_printf(&t, "%s.slices", plan);
+    return text_take(&t);
+}
+
 /* --- files that appear whole -------------------------------------------------------------------------------------- */
 
 fcp_code cmd_file_open(cmd_file *f, const char *path, fcp_error *err) {

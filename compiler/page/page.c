@@ -9,6 +9,7 @@
  * Cost:     linear in the plan, two walks of the simulator, and some thousand explanations of pairs.
  */
 #include "compiler/page/page.h"
+#include "runtime/plan/extract.h"
 #include "runtime/plan/enum_names.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/plan_arrays.h"
@@ -446,6 +447,7 @@ void page_free(page *p) {
 fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err) {
     fcpc_show_options o;
     fcp_code code = fcp_sized_read(&o, sizeof o, options, "fcpc_show_options", err);
+    if (!code) code = fcp_plan_whole(plan, "a page", err);
     if (code != FCP_OK) return code;
     if (o.part) return fcp_fail(err, FCP_E_ARGUMENT, "a page shows a whole plan, not a part of a mask");
     fcp_error no_profile = {0};

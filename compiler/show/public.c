@@ -1,6 +1,7 @@
 /* public.c: defines the functions fcpc_summary_* and fcpc_show_* of fcpc.h, which give the summary and the pictures as
  * strings. */
 #include "runtime/base/sized.h"
+#include "runtime/plan/extract.h"
 #include "compiler/show/summary.h"
 #include "compiler/show/terminal.h"
 #include "compiler/show/zoom.h"
@@ -12,12 +13,16 @@ static const fcpc_times no_times;
 fcp_code fcpc_summary_text(const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written,
                            char **out_text, fcp_error *err) {
     text t = {0};
+    fcp_code code = fcp_plan_whole(plan, "a summary", err);
+    if (code) return code;
     summary_text(&t, plan, times ? times : &no_times, name ? name : "plan", written);
     return text_hand_over(&t, FCP_OK, out_text, err);
 }
 
 fcp_code fcpc_summary_json(const fcp_plan *plan, const fcpc_times *times, char **out_text, fcp_error *err) {
     json j = {0};
+    fcp_code code = fcp_plan_whole(plan, "a summary", err);
+    if (code) return code;
     json_object(&j, NULL);
     summary_json(&j, plan, times ? times : &no_times);
     json_end(&j);
@@ -38,6 +43,7 @@ static fcp_code draw(const fcp_plan *plan, const fcpc_show_options *options, for
     zoom z;
     uint32_t rows = ZOOM_SVG_SIDE, cols = ZOOM_SVG_SIDE;
     fcp_code code = fcp_sized_read(&o, sizeof o, options, "fcpc_show_options", err);
+    if (!code) code = fcp_plan_whole(plan, "a picture", err);
     if (code != FCP_OK) return code;
     if (as == JSON && !o.part)
         return fcp_fail(err, FCP_E_ARGUMENT, "the counts are of a part of a mask; fcpc_summary_json has a plan's");

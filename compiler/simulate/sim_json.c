@@ -6,6 +6,7 @@
 #include "compiler/base/json.h"
 #include "compiler/fcpc.h"
 #include "compiler/simulate/simulate.h"
+#include "runtime/plan/extract.h"
 #include "runtime/plan/enum_names.h"
 #include "runtime/plan/plan.h"
 
@@ -47,8 +48,9 @@ fcp_code fcpc_simulate_json(const fcp_plan *plan, const char *profile, char **ou
     sim_profile how = {.name = ""};
     sim_result result;
     arena memory = {0};
-    fcp_code code =
-        profile ? sim_profile_open(profile, false, &how, err) : sim_profile_of(plan->cluster, &how, err);
+    fcp_code code = fcp_plan_whole(plan, "a simulation", err);
+    if (code) return code;
+    code = profile ? sim_profile_open(profile, false, &how, err) : sim_profile_of(plan->cluster, &how, err);
     if (!code) code = simulate(plan, &how, &(sim_options){.seed = 1}, &memory, &result, err);
     json j = {0};
     json_object(&j, NULL);

@@ -12,6 +12,7 @@
 #include "runtime/exec/host_reshuffle.h"
 #include "runtime/exec/segments.h"
 #include "runtime/jit/kernel_source.h"
+#include "runtime/plan/extract.h"
 #include "runtime/plan/fabrics.h"
 
 enum { ARENA_ALIGN = 64, NOWHERE = 4096 };
@@ -226,6 +227,7 @@ fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_erro
     s->bundles = NULL;
     if (!s->ranks || !s->homes)
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", plan->problem->ranks);
+    if (!code) code = fcp_extract_fits(plan, s->base.first_rank, s->base.rank_count, err);
     if (!code) code = fcp_bundles_make(plan, s->base.first_rank, s->base.rank_count, &s->bundles, err);
     for (uint32_t i = 0; i < s->device_count; i++) s->devices[i].need = (cuda_need){0};
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {

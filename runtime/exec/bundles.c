@@ -9,8 +9,9 @@
  *           2. Sequence by sequence, list the runs of the layout, each with its place in its rank's tensors.
  *           3. Cut each piece into stretches where a run ends.
  *           4. Bring the stretches into the order of pieces, which is that of (block, offset), by a counting sort.
- *           5. Append each stretch to its bundle. Stretches that follow each other at both ends become one.
- * Cost:     linear in pieces, runs and stretches. Step 1 sorts the pieces of a sequence if they are not in order.
+ *           5. Sort the ends of stretches, by two counting sorts, so that those of a bundle follow each other.
+ *           6. Append each stretch to its bundle. Stretches that follow each other at both ends become one.
+ * Cost:     linear in ranks, pieces, runs and stretches. Step 1 sorts the pieces of a sequence if they are not in order.
  */
 #include "runtime/exec/bundles.h"
 #include "runtime/plan/head_ranges.h"
@@ -41,15 +42,21 @@ typedef struct listed {
 } listed;
 
 struct fcp_bundles {
-    uint32_t first_rank, rank_count, ranks;
-    uint64_t *starts; /* per key, and one more: where the runs of a bundle begin */
-    fcp_bundle_run *runs;
+    uint32_t first_rank, rank_count;
+    const uint64_t *groups; /* per rank and group, and one more: where the bundles of a group begin */
+    const fcp_bundle_at *list;
+    const fcp_bundle_run *runs;
+    void *owned[3]; /* these three; NULL: they are an extract's */
 };
 
-enum { AT_HOME, AT_CALLER, ENDS }; /* at which end of a bundle a rank is; of that with itself, AT_CALLER */
+/* One end of a stretch's bundle, of a rank of this process. */
+typedef struct bundle_end {
+    uint32_t group, peer; /* group: counted from this process's first rank */
+    uint32_t stretch;
+} bundle_end;
 
-static size_t key_of(const fcp_bundles *b, uint32_t rank, int end, uint32_t side, uint32_t peer) {
-    return (((size_t)(rank - b->first_rank) * ENDS + (size_t)end) * FCP_SIDES + side) * b->ranks + peer;
+static uint32_t group_of(const fcp_bundles *b, uint32_t rank, uint32_t at, uint32_t side) {
+    return ((rank - b->first_rank) * FCP_ENDS + at) * FCP_SIDES + side;
 }
 
 typedef struct maker {
@@ -200,22 +207,31 @@ static stretch *in_order(const maker *m) {
     return sorted;
 }
 
-/* The keys under which a stretch is listed: at its caller, and at its home if that is another rank. */
-static uint32_t keys_of(const maker *m, const stretch *s, size_t out_keys[ENDS]) {
+/* The ends of a stretch's bundle that are of this process: at its caller, and at its home if that is another rank. */
+static uint32_t ends_of(const maker *m, const stretch *s, uint32_t number, bundle_end out_ends[FCP_ENDS]) {
     const fcp_bundles *b = m->out;
     uint32_t home = m->plan->blocks[m->plan->pieces[s->piece].block].home, n = 0;
-    if (s->caller - b->first_rank < b->rank_count) out_keys[n++] = key_of(b, s->caller, AT_CALLER, m->side, home);
+    if (s->caller - b->first_rank < b->rank_count)
+        out_ends[n++] = (bundle_end){group_of(b, s->caller, FCP_AT_CALLER, m->side), home, number};
     if (home != s->caller && home - b->first_rank < b->rank_count)
-        out_keys[n++] = key_of(b, home, AT_HOME, m->side, s->caller);
+        out_ends[n++] = (bundle_end){group_of(b, home, FCP_AT_HOME, m->side), s->caller, number};
     return n;
+}
+
+/* Brings ends into the order of their groups, or peers, which are below `keys`. Those that are equal stay in order. */
+static void sort_ends(const bundle_end *from, bundle_end *to, size_t count, bool by_peer, uint64_t *at, size_t keys) {
+    memset(at, 0, (keys + 1) * sizeof *at);
+    for (size_t i = 0; i < count; i++) at[(by_peer ? from[i].peer : from[i].group) + 1]++;
+    for (size_t i = 1; i <= keys; i++) at[i] += at[i - 1];
+    for (size_t i = 0; i < count; i++) to[at[by_peer ? from[i].peer : from[i].group]++] = from[i];
 }
 
 /* Adds a stretch of tokens to the bundle whose runs are runs[first] to runs[*end - 1]. If it follows the last run
  * both in the caller's tensor and in the block, it makes that run longer. */
-static void add_stretch(const maker *m, const stretch *s, uint64_t first, uint64_t *end) {
+static void add_stretch(const maker *m, const stretch *s, fcp_bundle_run *runs, uint64_t first, uint64_t *end) {
     const fcp_piece *p = &m->plan->pieces[s->piece];
     const uint32_t offset = p->offset + s->from;
-    fcp_bundle_run *runs = m->out->runs, run = {0, s->tokens, s->place, p->block, offset};
+    fcp_bundle_run run = {0, s->tokens, s->place, p->block, offset};
     if (*end != first) {
         fcp_bundle_run *last = &runs[*end - 1];
         run.at = last->at + last->tokens;
@@ -228,44 +244,63 @@ static void add_stretch(const maker *m, const stretch *s, uint64_t first, uint64
     runs[(*end)++] = run;
 }
 
-/* Puts the stretches of all sides into bundles. */
-static bool hand_out(maker *m, stretch *const sorted[FCP_SIDES], const size_t counts[FCP_SIDES], size_t keys) {
+/* Makes the bundles of ends in the order of (group, peer, stretch); `sorted` has the stretches of each side. */
+static bool list_bundles(const maker *m, const bundle_end *ends, size_t count, stretch *const sorted[FCP_SIDES]) {
     fcp_bundles *b = m->out;
-    uint64_t *starts = b->starts, total = 0;
-    size_t k[ENDS];
-    for (int side = 0; side < FCP_SIDES; side++) {
-        m->side = (fcp_side)side;
-        for (size_t i = 0; i < counts[side]; i++)
-            for (uint32_t n = keys_of(m, &sorted[side][i], k); n--;) starts[k[n] + 1]++;
+    const size_t groups = (size_t)b->rank_count * FCP_BUNDLE_GROUPS;
+    size_t bundles = 0, group = 0;
+    uint64_t runs_end = 0;
+    for (size_t i = 0; i < count; i++)
+        bundles += !i || ends[i].group != ends[i - 1].group || ends[i].peer != ends[i - 1].peer;
+    uint64_t *starts = b->owned[0] = malloc((groups + 1) * sizeof *starts);
+    fcp_bundle_at *list = b->owned[1] = malloc((bundles + 1) * sizeof *list);
+    fcp_bundle_run *runs = b->owned[2] = malloc((count + 1) * sizeof *runs);
+    if (!starts || !list || !runs) return false;
+    bundles = 0;
+    for (size_t i = 0; i < count; i++) {
+        const bundle_end *x = &ends[i];
+        if (!i || x->group != ends[i - 1].group || x->peer != ends[i - 1].peer) {
+            while (group <= x->group) starts[group++] = bundles;
+            list[bundles++] = (fcp_bundle_at){.first_run = runs_end, .peer = x->peer};
+        }
+        add_stretch(m, &sorted[x->group % FCP_SIDES][x->stretch], runs, list[bundles - 1].first_run, &runs_end);
     }
-    for (size_t i = 0; i < keys; i++) starts[i + 1] += starts[i];
-    total = starts[keys];
-    uint64_t *at = malloc((keys + 1) * sizeof *at);
-    b->runs = malloc((size_t)(total + 1) * sizeof *b->runs);
-    if (!at || !b->runs) {
-        free(at);
-        return false;
-    }
-    memcpy(at, starts, (keys + 1) * sizeof *at);
-    for (int side = 0; side < FCP_SIDES; side++) {
-        m->side = (fcp_side)side;
-        for (size_t i = 0; i < counts[side]; i++)
-            for (uint32_t n = keys_of(m, &sorted[side][i], k); n--;)
-                add_stretch(m, &sorted[side][i], starts[k[n]], &at[k[n]]);
-    }
-    /* Joined runs leave room free: close it. */
-    uint64_t to = 0;
-    for (size_t i = 0; i < keys; i++) {
-        uint64_t count = at[i] - starts[i];
-        memmove(b->runs + to, b->runs + starts[i], (size_t)count * sizeof *b->runs);
-        starts[i] = to;
-        to += count;
-    }
-    starts[keys] = to;
-    free(at);
-    fcp_bundle_run *fitting = realloc(b->runs, (size_t)(to + 1) * sizeof *b->runs);
-    if (fitting) b->runs = fitting;
+    while (group <= groups) starts[group++] = bundles;
+    list[bundles] = (fcp_bundle_at){.first_run = runs_end};
+    fcp_bundle_run *fitting = realloc(runs, (size_t)(runs_end + 1) * sizeof *runs); /* joined runs leave room free */
+    if (fitting) b->owned[2] = runs = fitting;
+    b->groups = starts;
+    b->list = list;
+    b->runs = runs;
     return true;
+}
+
+/* Puts the stretches of all sides into bundles. */
+static bool hand_out(maker *m, stretch *const sorted[FCP_SIDES], const size_t counts[FCP_SIDES]) {
+    const size_t ranks = m->plan->problem->ranks, groups = (size_t)m->out->rank_count * FCP_BUNDLE_GROUPS;
+    const size_t most = FCP_ENDS * (counts[FCP_QUERIES] + counts[FCP_KEYS]), keys = groups > ranks ? groups : ranks;
+    bundle_end *ends = malloc((most + 1) * sizeof *ends), *other = malloc((most + 1) * sizeof *other);
+    uint64_t *at = malloc((keys + 1) * sizeof *at);
+    size_t count = 0;
+    const bool room = ends && other && at;
+    for (int side = 0; room && side < FCP_SIDES; side++) {
+        m->side = (fcp_side)side;
+        for (size_t i = 0; i < counts[side]; i++) count += ends_of(m, &sorted[side][i], (uint32_t)i, ends + count);
+    }
+    if (room) sort_ends(ends, other, count, true, at, ranks);
+    if (room) sort_ends(other, ends, count, false, at, groups);
+    const bool good = room && list_bundles(m, ends, count, sorted);
+    free(ends);
+    free(other);
+    free(at);
+    return good;
+}
+
+/* An extract has its rank's bundles. */
+static fcp_code take_from(const fcp_plan *plan, fcp_bundles *b) {
+    const fcp_extract *x = plan->extract;
+    *b = (fcp_bundles){x->about->rank, 1, x->groups, x->bundles, x->bundle_runs, {NULL}};
+    return FCP_OK;
 }
 
 fcp_code fcp_bundles_make(const fcp_plan *plan, uint32_t first_rank, uint32_t rank_count, fcp_bundles **out_bundles,
@@ -274,21 +309,23 @@ fcp_code fcp_bundles_make(const fcp_plan *plan, uint32_t first_rank, uint32_t ra
     fcp_bundles *b = calloc(1, sizeof *b);
     maker m = {.plan = plan, .out = b};
     stretch *sorted[FCP_SIDES] = {NULL};
-    size_t counts[FCP_SIDES] = {0}, keys = (size_t)rank_count * ENDS * FCP_SIDES * ranks;
-    bool good = b;
-    if (b) *b = (fcp_bundles){.first_rank = first_rank, .rank_count = rank_count, .ranks = ranks};
-    if (b) good = (b->starts = calloc(keys + 1, sizeof *b->starts));
+    size_t counts[FCP_SIDES] = {0};
+    if (b && plan->extract) {
+        *out_bundles = b;
+        return take_from(plan, b);
+    }
+    if (b) *b = (fcp_bundles){.first_rank = first_rank, .rank_count = rank_count};
     m.first = malloc((size_t)(plan->sequences_count + 2) * sizeof *m.first);
     m.order = malloc((size_t)(plan->pieces_count + 1) * sizeof *m.order);
     m.places = malloc((size_t)(plan->pieces_count + 1) * sizeof *m.places);
     m.filled = malloc(ranks * sizeof *m.filled);
-    good = good && m.first && m.order && m.places && m.filled;
+    bool good = b && m.first && m.order && m.places && m.filled;
     for (int side = 0; good && side < (fcp_plan_split(plan) ? FCP_SIDES : 1); side++) {
         m.side = (fcp_side)side;
         good = list_side(&m) && (sorted[side] = in_order(&m));
         counts[side] = m.count;
     }
-    good = good && hand_out(&m, sorted, counts, keys);
+    good = good && hand_out(&m, sorted, counts);
     for (int side = 0; side < FCP_SIDES; side++) free(sorted[side]);
     free(m.first);
     free(m.order);
@@ -306,19 +343,32 @@ fcp_code fcp_bundles_make(const fcp_plan *plan, uint32_t first_rank, uint32_t ra
 
 void fcp_bundles_free(fcp_bundles *b) {
     if (!b) return;
-    free(b->starts);
-    free(b->runs);
+    for (int i = 0; i < 3; i++) free(b->owned[i]);
     free(b);
 }
 
 fcp_bundle fcp_bundle_of(const fcp_bundles *b, uint32_t rank, const fcp_transfer *t) {
-    size_t key = key_of(b, rank, fcp_at_caller(t) ? AT_CALLER : AT_HOME, t->side, t->peer);
-    return (fcp_bundle){b->runs + b->starts[key], (uint32_t)(b->starts[key + 1] - b->starts[key])};
+    const uint32_t group = group_of(b, rank, fcp_at_caller(t) ? FCP_AT_CALLER : FCP_AT_HOME, t->side);
+    uint64_t low = b->groups[group], high = b->groups[group + 1], end = high;
+    while (low < high) {
+        const uint64_t middle = low + (high - low) / 2;
+        if (b->list[middle].peer < t->peer) low = middle + 1;
+        else high = middle;
+    }
+    if (low == end || b->list[low].peer != t->peer) return (fcp_bundle){b->runs, 0};
+    const uint64_t first = b->list[low].first_run;
+    return (fcp_bundle){b->runs + first, (uint32_t)(b->list[low + 1].first_run - first)};
+}
+
+const uint64_t *fcp_bundles_groups(const fcp_bundles *b, uint32_t rank, const fcp_bundle_at **out_list) {
+    *out_list = b->list;
+    return b->groups + group_of(b, rank, 0, 0);
 }
 
 fcp_bundle fcp_bundles_of(const fcp_bundles *b, uint32_t rank) {
-    size_t first = key_of(b, rank, 0, 0, 0), end = first + (size_t)ENDS * FCP_SIDES * b->ranks;
-    return (fcp_bundle){b->runs + b->starts[first], (uint32_t)(b->starts[end] - b->starts[first])};
+    const uint64_t *groups = b->groups + group_of(b, rank, 0, 0);
+    const uint64_t first = b->list[groups[0]].first_run, end = b->list[groups[FCP_BUNDLE_GROUPS]].first_run;
+    return (fcp_bundle){b->runs + first, (uint32_t)(end - first)};
 }
 
 bool fcp_bundle_next(const fcp_bundle *bundle, const fcp_transfer *t, uint32_t *i, fcp_bundle_run *out_run) {

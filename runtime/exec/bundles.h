@@ -2,19 +2,12 @@
  * holds and whose home is one other rank (plan/FORMAT.md).
  *
  * The plan does not list them, because they follow from the layout and the blocks. These functions work them out once,
- * when a session gets its plan, for the ranks of this process.
+ * when a session gets its plan, for the ranks of this process. An extract has those of its rank.
  */
 #ifndef FCP_EXEC_BUNDLES_H
 #define FCP_EXEC_BUNDLES_H
+#include "runtime/plan/extract.h"
 #include "runtime/plan/instructions.h"
-
-/* Tokens of a bundle that lie next to each other in the caller's tensors, and in a home block. */
-typedef struct fcp_bundle_run {
-    uint32_t at;           /* its first token, counted from the bundle's first */
-    uint32_t tokens;
-    uint32_t place;        /* in the caller's tensors, of that rank */
-    uint32_t block, first; /* in its home block */
-} fcp_bundle_run;
 
 typedef struct fcp_bundle {
     const fcp_bundle_run *runs; /* in order of `at` */
@@ -25,13 +18,15 @@ typedef struct fcp_bundles fcp_bundles;
 /* Makes the bundles of ranks first_rank to first_rank + rank_count - 1: all those that have one of these ranks as the
  * caller's end or as the home. The plan must be verified.
  *
- * Cost: O(pieces + runs of the layout); memory for the runs of these ranks, and 16 bytes for each pair of one of these
- * ranks with any rank. */
+ * Cost: O(ranks + pieces + runs of the layout); memory for the bundles of these ranks and their runs. The bundles of an
+ * extract are those that it has, and it must outlive them. */
 fcp_code fcp_bundles_make(const fcp_plan *plan, uint32_t first_rank, uint32_t rank_count, fcp_bundles **out_bundles,
                           fcp_error *err);
 void fcp_bundles_free(fcp_bundles *bundles); /* NULL: nothing happens */
 /* The bundle that a transfer of class IN or OUT of `rank` moves a part of; a COPY's is that with itself. */
 fcp_bundle fcp_bundle_of(const fcp_bundles *bundles, uint32_t rank, const fcp_transfer *t);
+/* A rank's bundles as an extract has them: where its groups begin in the list of bundles, and the list. */
+const uint64_t *fcp_bundles_groups(const fcp_bundles *bundles, uint32_t rank, const fcp_bundle_at **out_list);
 /* All runs of a rank's bundles, one bundle after the other; fcp_bundle_of points into them. */
 fcp_bundle fcp_bundles_of(const fcp_bundles *bundles, uint32_t rank);
 /* Walks over the parts of a bundle's runs that a transfer moves. `i` is where the walk stands, 0 at the beginning.

@@ -9,8 +9,14 @@
 #include <stdlib.h>
 
 #include "runtime/exec/partials.h"
+#include "runtime/plan/extract.h"
 
 enum { ALIGN = 64 };
+
+/* Returns whether a block is at home where its home slots are known: in an extract, at its own rank. */
+static bool is_known(const fcp_plan *plan, uint64_t block) {
+    return !plan->extract || plan->blocks[block].home == plan->extract->about->rank;
+}
 
 fcp_homes *fcp_homes_of(const fcp_plan *plan) {
     uint32_t ranks = plan->problem->ranks;
@@ -19,13 +25,14 @@ fcp_homes *fcp_homes_of(const fcp_plan *plan) {
     if (!h) return NULL;
     uint64_t *firsts = (uint64_t *)(void *)(h + ranks);
     uint32_t *ids = (uint32_t *)(void *)(firsts + FCP_SIDES * starts), *id = ids;
-    for (uint64_t b = 0; b < blocks; b++) h[plan->blocks[b].home].homes++;
+    for (uint64_t b = 0; b < blocks; b++) h[plan->blocks[b].home].homes += is_known(plan, b);
     for (uint32_t r = 0; r < ranks; r++) {
         h[r].block = id;
         id += h[r].homes;
     }
     for (uint64_t b = 0; b < blocks; b++)
-        ids[(size_t)(h[plan->blocks[b].home].block - ids) + plan->blocks[b].home_slot] = (uint32_t)b;
+        if (is_known(plan, b))
+            ids[(size_t)(h[plan->blocks[b].home].block - ids) + plan->blocks[b].home_slot] = (uint32_t)b;
     for (int side = 0; side < FCP_SIDES; side++) {
         uint64_t *all = firsts + (size_t)side * starts, *at = all;
         for (uint32_t r = 0; r < ranks; r++) {
@@ -34,7 +41,7 @@ fcp_homes *fcp_homes_of(const fcp_plan *plan) {
         }
         for (uint64_t b = 0; b < blocks; b++) {
             const fcp_block *k = &plan->blocks[b];
-            if (!(k->holds >> side & 1)) continue;
+            if (!(k->holds >> side & 1) || !is_known(plan, b)) continue;
             all[(size_t)(h[k->home].first[side] - all) + k->home_slot + 1] = k->tokens;
             h[k->home].tokens[side] += k->tokens;
         }

@@ -14,6 +14,7 @@
  */
 #define _GNU_SOURCE /* pthread_timedjoin_np */
 #include "runtime/host/executor.h"
+#include "runtime/plan/extract.h"
 #include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
@@ -155,6 +156,8 @@ static fcp_code open_device(fcp_exec *s, const fcp_backend *backend, const fcp_p
 /* Makes what does not depend on other processes. */
 static fcp_code make_own(fcp_exec *s, const fcp_backend *backend, fcp_error *err) {
     const uint32_t first = s->base.first_rank, ranks = s->base.rank_count;
+    fcp_code code = fcp_extract_fits(s->plan, first, ranks, err);
+    if (code) return code;
     s->ranks = calloc(ranks, sizeof *s->ranks);
     s->teams = calloc(ranks, sizeof *s->teams);
     s->members = calloc((size_t)ranks * (s->team_size - 1) + 1, sizeof *s->members);
@@ -167,7 +170,7 @@ static fcp_code make_own(fcp_exec *s, const fcp_backend *backend, fcp_error *err
         s->ranks[r].index = first + r;
         s->teams[r].rank = &s->ranks[r];
     }
-    fcp_code code = init_locks(s, err);
+    code = init_locks(s, err);
     if (code == FCP_OK) code = fcp_bundles_make(s->plan, first, ranks, &s->bundles, err);
     if (code == FCP_OK) code = open_device(s, backend, s->plan, &s->device, err);
     for (uint32_t r = 0; code == FCP_OK && r < ranks; r++) code = make_rank(s, &s->ranks[r], err);
@@ -264,9 +267,9 @@ static fcp_code exec_rebind(fcp_session *session, const fcp_plan *plan, fcp_erro
     fcp_error why = {0};
     if (s->broken) return refuse(s, err);
     fcp_homes *homes = fcp_homes_of(plan);
-    fcp_code code = homes ? fcp_bundles_make(plan, session->first_rank, session->rank_count, &bundles, &why)
-                          : fcp_fail(&why, FCP_E_NO_MEMORY, "out of memory for a plan of %u ranks",
-                                     plan->problem->ranks);
+    fcp_code code = fcp_extract_fits(plan, session->first_rank, session->rank_count, &why);
+    if (!homes) code = fcp_fail(&why, FCP_E_NO_MEMORY, "out of memory for a plan of %u ranks", plan->problem->ranks);
+    if (!code) code = fcp_bundles_make(plan, session->first_rank, session->rank_count, &bundles, &why);
     if (code == FCP_OK) code = open_device(s, s->device->backend, plan, &device, &why);
     if (code != FCP_OK) {
         free(homes);

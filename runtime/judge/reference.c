@@ -5,6 +5,7 @@
  *           rows. Threads take tasks, the longest sequences first. task.c computes a task, and verdict.c judges.
  */
 #include "runtime/judge/reference.h"
+#include "runtime/plan/extract.h"
 #include "runtime/plan/layout.h"
 #include "runtime/plan/sides.h"
 
@@ -201,7 +202,8 @@ fcp_code fcp_check_run(const fcp_plan *plan, const fcp_check_options *options, c
     run.backward = options->passes >> FCP_BACKWARD & 1;
     check_sample sample = {0};
     uint8_t *rows[FCP_SIDES] = {NULL};
-    fcp_code code = FCP_OK;
+    fcp_code code = fcp_plan_whole(plan, "comparing results", err);
+    if (code) return code;
     fcp_plan_shape(plan, &run.shape);
     if (options->work > 0 && fcp_check_work(plan, options->passes) > options->work) {
         if (!check_sample_choose(plan, options->passes, options->work, &sample)) code = FCP_E_NO_MEMORY;

@@ -38,6 +38,7 @@
 #include "runtime/base/grow.h"
 #include "runtime/base/stop.h"
 #include "runtime/pairs/pairs_parts.h"
+#include "runtime/plan/extract.h"
 #include "runtime/plan/file.h"
 #include "runtime/plan/head_ranges.h"
 #include "runtime/plan/sides.h"
@@ -319,6 +320,8 @@ fcp_code fcp_plan_verify_pairs(const fcp_plan *given, double max_seconds, const 
                                fcp_pairs_proof *out_proof, fcp_error *err) {
     if (!(max_seconds >= 0 && max_seconds <= UINT32_MAX))
         return fcp_fail(err, FCP_E_ARGUMENT, "max_seconds is %g: a limit is a number of seconds, or 0", max_seconds);
+    fcp_code whole = fcp_plan_whole(given, "the proof of all pairs", err);
+    if (whole) return whole;
     const fcp_plan view = fcp_plan_view(given), *plan = &view;
     const mc_code mask = {plan->mask, (uint32_t)plan->mask_count};
     pairs_prover p = {.plan = plan, .stop = stop, .err = err};

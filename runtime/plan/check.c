@@ -181,10 +181,11 @@ static fcp_code check_counts(const fcp_plan *plan, fcp_error *err) {
         return malformed(err, "a plan has one problem, one cluster and one summary");
     if (plan->source_count > MAX_SOURCE) return malformed(err, "a source of %llu bytes", (ull)plan->source_count);
     if (plan->rounds_count > MAX_ROUNDS) return malformed(err, "%llu rounds", (ull)plan->rounds_count);
-    if (!plan->sequences_count) return malformed(err, "a plan without sequences");
+    if (!plan->sequences_count && !plan->extract) return malformed(err, "a plan without sequences");
     if (!plan->sequence_offsets) return malformed(err, "a plan without its index");
+    if (plan->extract && !fcp_extract_counts(plan)) return malformed(err, "an extract's tables do not fit together");
     uint64_t ranks = plan->problem->ranks;
-    if (!(ranks > 0 && plan->streams_count == FCP_PASSES * ranks * FCP_QUEUES &&
+    if (!(ranks > 0 && plan->streams_count == FCP_PASSES * (plan->extract ? 1 : ranks) * FCP_QUEUES &&
           plan->round_starts_count == FCP_PASSES + 1))
         return malformed(err, "%llu streams, %llu round starts for %llu ranks", (ull)plan->streams_count,
                          (ull)plan->round_starts_count, (ull)ranks);
@@ -195,7 +196,9 @@ static fcp_code check_sequences(const fcp_plan *plan, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     uint64_t queries = fcp_offsets(plan, FCP_QUERIES)[plan->sequences_count];
     uint64_t keys = fcp_offsets(plan, FCP_KEYS)[plan->sequences_count];
-    if (!(p->tokens <= max_tokens && queries == p->tokens && p->key_tokens <= max_tokens && keys == p->key_tokens))
+    const bool all =
+        plan->extract ? queries <= p->tokens && keys <= p->key_tokens : queries == p->tokens && keys == p->key_tokens;
+    if (!(p->tokens <= max_tokens && p->key_tokens <= max_tokens && all))
         return malformed(err, "sequences of %llu queries and %llu keys in all, for %llu and %llu", (ull)queries,
                          (ull)keys, (ull)p->tokens, (ull)p->key_tokens);
     bool split = false;
@@ -206,7 +209,7 @@ static fcp_code check_sequences(const fcp_plan *plan, fcp_error *err) {
             return malformed(err, "sequence %llu: its %llu queries are aligned at %lld of %llu keys", (ull)i,
                              (ull)s->queries, (long long)s->q_first, (ull)s->keys);
     }
-    if (!(split || p->align == FCP_BOTTOM_RIGHT))
+    if (!(split || plan->extract || p->align == FCP_BOTTOM_RIGHT))
         return malformed(err, "an alignment, where every sequence has as many queries as keys");
     if (p->documents != FCP_NONE && !fcp_documents_are_sound(plan))
         return malformed(err, "array %u, of %llu, does not tell documents of %llu tokens apart", p->documents,
@@ -335,7 +338,8 @@ static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {
             tokens += c->length;
         }
         if (code) break;
-        if (k->tokens != tokens || k->home >= p->ranks || k->home_slot != homes[k->home]++ ||
+        const bool counted = !plan->extract || k->home == plan->extract->about->rank; /* all of them are here */
+        if (k->tokens != tokens || k->home >= p->ranks || (counted && k->home_slot != homes[k->home]++) ||
             k->heads >= plan->heads_count || !heads_fit(plan, k) || k->flags & ~FCP_BLOCK_WHOLE ||
             (k->flags && !(k->holds & FCP_HOLDS_Q)))
             code = malformed(err, "block %llu: %u tokens (its pieces: %llu), home %u, home slot %u, heads %u, flags "
@@ -347,19 +351,22 @@ static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {
     if (code) return code;
     if (next != plan->pieces_count)
         return malformed(err, "%llu pieces, %llu of them in blocks", (ull)plan->pieces_count, (ull)next);
-    if (!(largest[FCP_KEYS] == p->max_block && largest[FCP_QUERIES] == p->max_q_block))
+    const bool fits = plan->extract ? largest[FCP_KEYS] <= p->max_block && largest[FCP_QUERIES] <= p->max_q_block
+                                    : largest[FCP_KEYS] == p->max_block && largest[FCP_QUERIES] == p->max_q_block;
+    if (!fits)
         return malformed(err, "the largest blocks have %u and %u tokens, not %u and %u", largest[FCP_QUERIES],
                          largest[FCP_KEYS], p->max_q_block, p->max_block);
-    for (int side = 0; side < (split ? FCP_SIDES : 1) && !code; side++)
+    for (int side = 0; side < (split ? FCP_SIDES : 1) && !code && !plan->extract; side++)
         code = check_cover(plan, (fcp_side)side, err);
     return code;
 }
 
 /* Places in the caller's tensors, and in bundles, are 32-bit numbers. */
 static fcp_code check_layout(const fcp_plan *plan, fcp_error *err) {
-    uint32_t ranks = plan->problem->ranks;
+    const uint32_t first = plan->extract ? plan->extract->about->rank : 0;
+    const uint32_t end = plan->extract ? first + 1 : plan->problem->ranks;
     if (!plan->rank_tokens) return malformed(err, "a plan without its index");
-    for (uint32_t r = 0; r < ranks; r++)
+    for (uint32_t r = first; r < end; r++)
         for (int side = 0; side < FCP_SIDES; side++)
             if (fcp_side_tokens(plan, (fcp_side)side, r) > INT32_MAX)
                 return malformed(err, "the layout gives rank %u %llu tokens", r,
@@ -567,7 +574,7 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
     uint64_t next = 0, transfers = 0;
     for (uint64_t s = 0; s < plan->streams_count; s++) {
         const fcp_stream *stream = &plan->streams[s];
-        uint32_t pass = (uint32_t)(s / FCP_QUEUES / plan->problem->ranks);
+        uint32_t pass = (uint32_t)(s / FCP_QUEUES / (plan->extract ? 1 : plan->problem->ranks));
         uint32_t rounds = plan->round_starts[pass + 1] - plan->round_starts[pass];
         if (!(stream->first == next && stream->count <= plan->instrs_count - next))
             return malformed(err, "stream %llu has instructions from %u on, %u of them; %llu come next of %llu", (ull)s,
@@ -720,5 +727,6 @@ fcp_code fcp_plan_check(const fcp_plan *given, const volatile int *stop, fcp_err
     if (!code) code = check_classes(plan, err);
     if (!code) code = check_blocks(plan, err);
     if (!code) code = check_layout(plan, err);
-    return code ? code : check_halves(plan, stop, err);
+    if (!code) code = check_halves(plan, stop, err);
+    return code || !plan->extract ? code : fcp_extract_check(plan, err);
 }

@@ -195,12 +195,10 @@ uint64_t fcp_array_start(const fcp_plan *plan, uint64_t array, uint32_t sequence
 }
 
 void fcp_plan_env(const fcp_plan *plan, uint32_t sequence, mc_array *arrays, mc_bands *bands, mc_env *out_env) {
-    uint64_t count[FCP_SIDES];
-    fcp_plan_key_offset(plan, sequence, &count[FCP_KEYS]);
-    fcp_plan_sequence_offset(plan, sequence, &count[FCP_QUERIES]);
-    *out_env = (mc_env){.n = (int64_t)count[FCP_KEYS],
-                        .q_first = fcp_plan_query_position(plan, sequence),
-                        .queries = (int64_t)count[FCP_QUERIES],
+    const fcp_sequence *of = &plan->sequences[sequence];
+    *out_env = (mc_env){.n = (int64_t)of->keys,
+                        .q_first = of->q_first,
+                        .queries = (int64_t)of->queries,
                         .arrays = arrays,
                         .bands = bands};
     for (uint64_t i = 0; i < plan->arrays_count; i++)

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/plan/extract.h"
 #include "runtime/plan/dump.h"
 #include "runtime/plan/enum_names.h"
 #include "runtime/plan/file.h"
@@ -570,6 +571,8 @@ static void put_code(out *o, const char *name, const mc_node *nodes, uint64_t co
 fcp_code fcp_plan_dump(const fcp_plan *given, bool json, fcp_emit *emit, void *context, fcp_error *err) {
     fcp_plan view = fcp_plan_view(given);
     const fcp_plan *plan = &view;
+    fcp_code whole = fcp_plan_whole(given, "printing", err);
+    if (whole) return whole;
     out *o = malloc(sizeof *o);
     if (!o) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory to print a plan");
     o->emit = emit;

@@ -10,6 +10,7 @@
 
 #include "runtime/base/sha256.h"
 #include "runtime/base/stop.h"
+#include "runtime/plan/extract.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/plan_check.h"
 
@@ -95,6 +96,10 @@ fcp_code fcp_plan_homes(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYTE
 
 fcp_code fcp_plan_homes_until(const fcp_plan *plan, const volatile int *stop, uint8_t out_digest[FCP_DIGEST_BYTES],
                               fcp_error *err) {
+    if (plan->extract) {
+        memcpy(out_digest, plan->extract->about->homes, FCP_DIGEST_BYTES);
+        return FCP_OK;
+    }
     home *homes = malloc((FCP_SIDES * plan->pieces_count + 1) * sizeof *homes);
     size_t count = 0;
     if (!homes)

@@ -3,7 +3,7 @@
  */
 #ifndef FCP_PLAN_INSTRUCTIONS_H
 #define FCP_PLAN_INSTRUCTIONS_H
-#include "runtime/plan/plan.h"
+#include "runtime/plan/extract.h"
 
 /* A round of a pass: transfers that are launched together. Every rank launches its share of the rounds in the order of
  * their numbers. `kind` says what a round moves:
@@ -58,8 +58,11 @@ static inline bool fcp_at_caller(const fcp_transfer *t) {
     return t->cls == FCP_IN ? t->dir == FCP_SEND : t->cls == FCP_OUT && t->dir == FCP_RECV;
 }
 
+/* In an extract the streams of other ranks are empty. */
 static inline const fcp_stream *fcp_stream_of(const fcp_plan *p, fcp_pass pass, uint32_t rank, fcp_queue queue) {
-    return &p->streams[((uint64_t)pass * p->problem->ranks + rank) * FCP_QUEUES + queue];
+    static const fcp_stream nothing;
+    if (!p->extract) return &p->streams[((uint64_t)pass * p->problem->ranks + rank) * FCP_QUEUES + queue];
+    return rank == p->extract->about->rank ? &p->streams[pass * FCP_QUEUES + queue] : &nothing;
 }
 
 /* The place of an instruction, for fcp_fail_at: `index` counts from 0 in that queue, which has that instruction. */

@@ -129,7 +129,7 @@ void fcp_rule_tokens(const fcp_rule *r, fcp_side side, uint64_t *parts, uint64_t
 static bool deals_are_sound(const fcp_plan *plan) {
     const fcp_problem *p = plan->problem;
     uint64_t next = 0;
-    if (p->layout == FCP_LAYOUT_PLANNED) return plan->deals_count == 0;
+    if (p->layout == FCP_LAYOUT_PLANNED || plan->extract) return plan->deals_count == 0;
     for (uint64_t i = 0; i < plan->deals_count; i++) {
         const fcp_deal *d = &plan->deals[i];
         if (d->first_sequence != next || !d->sequences || !d->ranks || d->first_rank >= p->ranks ||
@@ -145,7 +145,7 @@ bool fcp_layout_is_sound(const fcp_plan *plan) {
     return plan->problem_count == 1 && p->ranks > 0 && p->ranks <= FCP_MAX_RANKS && p->layout < FCP_LAYOUTS &&
            p->layout_group > 0 && p->ranks % p->layout_group == 0 &&
            (p->layout != FCP_LAYOUT_PLANNED || p->layout_group == p->ranks) && deals_are_sound(plan) &&
-           plan->streams_count == (uint64_t)FCP_PASSES * p->ranks * FCP_QUEUES;
+           plan->streams_count == (uint64_t)FCP_PASSES * (plan->extract ? 1 : p->ranks) * FCP_QUEUES;
 }
 
 /* Returns whether this block is the one that the planned layout counts for its tokens. A token may have several blocks,
@@ -171,12 +171,27 @@ static fcp_code index_homes(fcp_plan *plan, fcp_error *err) {
     return FCP_OK;
 }
 
+/* An extract has the tokens of its rank's spans. */
+static fcp_code index_spans(fcp_plan *plan, fcp_error *err) {
+    const fcp_extract *x = plan->extract;
+    uint64_t *tokens = calloc(FCP_SIDES, sizeof *tokens);
+    if (!tokens) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the layout of a rank");
+    for (uint64_t i = 0; i < x->spans_count; i++) {
+        uint64_t *sum = &tokens[i < x->about->query_spans ? FCP_QUERIES : FCP_KEYS];
+        *sum = fcp_plus(*sum, x->spans[i].length);
+    }
+    plan->split = x->about->split;
+    plan->rank_tokens = tokens;
+    return FCP_OK;
+}
+
 fcp_code fcp_plan_index_layout(fcp_plan *plan, fcp_error *err) {
     free(plan->rank_tokens);
     free(plan->home_starts);
     free(plan->home_blocks);
     plan->rank_tokens = NULL;
     plan->home_starts = plan->home_blocks = NULL;
+    if (plan->extract) return index_spans(plan, err);
     plan->split = false;
     for (uint64_t b = 0; b < plan->blocks_count; b++) plan->split |= plan->blocks[b].holds != FCP_HOLDS_BOTH;
     if (!fcp_layout_is_sound(plan)) return FCP_OK; /* fcp_plan_check says so */
@@ -208,6 +223,7 @@ fcp_code fcp_plan_index_layout(fcp_plan *plan, fcp_error *err) {
 
 uint64_t fcp_side_tokens(const fcp_plan *plan, fcp_side side, uint32_t rank) {
     uint32_t ranks = plan->problem->ranks;
+    if (plan->extract) return rank == plan->extract->about->rank ? plan->rank_tokens[side] : 0;
     return rank < ranks ? plan->rank_tokens[(size_t)side * ranks + rank] : 0;
 }
 
@@ -223,6 +239,14 @@ static bool next_planned(const fcp_plan *plan, fcp_side side, uint32_t rank, fcp
         return true;
     }
     return false;
+}
+
+static bool next_span(const fcp_extract *x, fcp_side side, uint32_t rank, fcp_layout_at *at, fcp_span *out) {
+    const uint64_t first = side == FCP_KEYS ? x->about->query_spans : 0;
+    const uint64_t count = side == FCP_KEYS ? x->spans_count - first : x->about->query_spans;
+    if (rank != x->about->rank || at->item >= count) return false;
+    *out = x->spans[first + at->item++];
+    return true;
 }
 
 /* The sequence of a group that holds token x of the packed side. */
@@ -275,6 +299,7 @@ static bool next_zigzag(const fcp_rule *r, const fcp_deal *deal, fcp_side side, 
 
 bool fcp_side_layout(const fcp_plan *plan, fcp_side side, uint32_t rank, fcp_layout_at *at, fcp_span *out_span) {
     if (rank >= plan->problem->ranks) return false;
+    if (plan->extract) return next_span(plan->extract, side, rank, at, out_span);
     if (plan->problem->layout == FCP_LAYOUT_PLANNED) return next_planned(plan, side, rank, at, out_span);
     fcp_rule rule = fcp_rule_of(plan);
     for (; at->deal < rule.deal_count; *at = (fcp_layout_at){.deal = at->deal + 1}) {
@@ -287,12 +312,19 @@ bool fcp_side_layout(const fcp_plan *plan, fcp_side side, uint32_t rank, fcp_lay
     return false;
 }
 
+/* The same, where sequences have the numbers of the whole plan. */
+static bool whole_layout(const fcp_plan *plan, fcp_side side, uint32_t rank, fcp_layout_at *at, fcp_span *out_span) {
+    if (!fcp_side_layout(plan, side, rank, at, out_span)) return false;
+    if (plan->extract) out_span->sequence = plan->extract->places[out_span->sequence].number;
+    return true;
+}
+
 bool fcp_plan_layout(const fcp_plan *plan, uint32_t rank, fcp_layout_at *at, fcp_span *out_span) {
-    return fcp_side_layout(plan, FCP_QUERIES, rank, at, out_span);
+    return whole_layout(plan, FCP_QUERIES, rank, at, out_span);
 }
 
 bool fcp_plan_layout_keys(const fcp_plan *plan, uint32_t rank, fcp_layout_at *at, fcp_span *out_span) {
-    return fcp_side_layout(plan, FCP_KEYS, rank, at, out_span);
+    return whole_layout(plan, FCP_KEYS, rank, at, out_span);
 }
 
 uint64_t fcp_plan_rank_queries(const fcp_plan *plan, uint32_t rank) { return fcp_side_tokens(plan, FCP_QUERIES, rank); }
@@ -333,20 +365,28 @@ static bool next_document(const fcp_plan *plan, fcp_side side, uint32_t rank, do
     return true;
 }
 
+/* How far the rows of a sequence lie from where its own tokens would be in the packed batch: of an extract, whose
+ * packed batch has only some sequences. */
+static int64_t rows_off(const fcp_plan *plan, fcp_side side, uint64_t sequence) {
+    if (!plan->extract) return 0;
+    return (int64_t)(plan->extract->places[sequence].row[side] - fcp_offsets(plan, side)[sequence]);
+}
+
 void fcp_plan_rows(const fcp_plan *plan, uint32_t rank, bool keys, int64_t shift, int64_t *out_rows) {
     const fcp_side side = keys ? FCP_KEYS : FCP_QUERIES;
     const int64_t beyond = INT64_C(1) << 41; /* further than any sequence is long; so nothing below overflows */
     documents_walk w = {0};
     shift = shift > beyond ? beyond : shift < -beyond ? -beyond : shift;
     while (next_document(plan, side, rank, &w))
-        for (int64_t i = w.row + shift; i < w.end + shift; i++) *out_rows++ = i >= w.first && i < w.last ? i : -1;
+        for (int64_t i = w.row + shift, off = rows_off(plan, side, w.span.sequence); i < w.end + shift; i++)
+            *out_rows++ = i >= w.first && i < w.last ? i + off : -1;
 }
 
 void fcp_plan_positions(const fcp_plan *plan, uint32_t rank, bool keys, int64_t *out_positions) {
     const fcp_side side = keys ? FCP_KEYS : FCP_QUERIES;
     documents_walk w = {0};
     while (next_document(plan, side, rank, &w)) {
-        const int64_t from = keys ? 0 : fcp_plan_query_position(plan, w.span.sequence);
+        const int64_t from = keys ? 0 : plan->sequences[w.span.sequence].q_first;
         for (int64_t i = w.row; i < w.end; i++) *out_positions++ = from + i - w.first;
     }
 }
@@ -404,6 +444,11 @@ fcp_code fcp_plan_index_documents(fcp_plan *plan, fcp_error *err) {
 }
 
 void fcp_plan_documents(const fcp_plan *plan, uint64_t *out_first) {
+    const uint64_t *ends = fcp_offsets(plan, FCP_QUERIES) + 1;
     if (plan->documents) memcpy(out_first, plan->documents, (size_t)plan->documents_count * sizeof *out_first);
     else find_documents(plan, NULL, out_first);
+    for (uint64_t i = 0, s = 0; plan->extract && i < plan->documents_count; i++) {
+        while (out_first[i] >= ends[s]) s++;
+        out_first[i] += (uint64_t)rows_off(plan, FCP_QUERIES, s);
+    }
 }

@@ -204,6 +204,7 @@ void fcp_plan_free(fcp_plan *plan) {
     free(plan->home_blocks);
     free(plan->range_classes);
     free(plan->documents);
+    free(plan->extract);
     free(plan);
 }
 
@@ -221,7 +222,7 @@ void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape) {
                              .has_pass = {p->passes & 1u << FCP_FORWARD, p->passes & 1u << FCP_BACKWARD},
                              .tokens = p->tokens,
                              .key_tokens = p->key_tokens,
-                             .sequences = plan->sequences_count,
+                             .sequences = plan->extract ? plan->extract->about->sequences : plan->sequences_count,
                              .documents = plan->documents_count,
                              .scale = p->scale};
 }
@@ -251,9 +252,13 @@ uint64_t fcp_plan_table_numbers(const fcp_plan *plan) {
     return sum;
 }
 
+/* Where a sequence of the batch begins. */
 static uint64_t offset_of(const fcp_plan *plan, fcp_side side, uint32_t sequence, uint64_t *out_length) {
+    if (plan->extract) sequence = fcp_extract_find(plan, sequence);
     bool known = sequence < plan->sequences_count;
     if (out_length) *out_length = known ? fcp_side_length(&plan->sequences[sequence], side) : 0;
+    if (plan->extract && known) return plan->extract->places[sequence].row[side];
+    if (plan->extract) return side == FCP_KEYS ? plan->problem->key_tokens : plan->problem->tokens;
     return fcp_offsets(plan, side)[known ? sequence : plan->sequences_count];
 }
 
@@ -266,6 +271,7 @@ uint64_t fcp_plan_key_offset(const fcp_plan *plan, uint32_t sequence, uint64_t *
 }
 
 int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence) {
+    if (plan->extract) sequence = fcp_extract_find(plan, sequence);
     return sequence < plan->sequences_count ? plan->sequences[sequence].q_first : 0;
 }
 
@@ -276,6 +282,7 @@ bool fcp_plan_by_head(const fcp_plan *plan) {
 }
 
 bool fcp_plan_packed(const fcp_plan *plan) {
+    if (plan->extract) return plan->extract->about->packed;
     for (uint64_t i = 0; i < plan->sequences_count; i++)
         if (fcp_is_short(&plan->sequences[i])) return !fcp_plan_by_head(plan);
     return false;

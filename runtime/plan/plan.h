@@ -15,6 +15,7 @@ typedef struct fcp_instr fcp_instr;
 typedef struct fcp_transfer fcp_transfer;
 typedef struct fcp_array fcp_array;
 typedef struct fcp_slices fcp_slices;
+typedef struct fcp_extract fcp_extract;
 
 /* Sections in file order: name, record type, member of fcp_plan. */
 #define FCP_SECTIONS(X)                                                                                                \
@@ -67,9 +68,11 @@ struct fcp_plan {
      * itself, which is malloc'd */
     void *owner;
     void (*release)(void *owner);
+    fcp_extract *extract; /* malloc'd: this is one rank's extract of a plan (extract.h); NULL: a whole plan */
     /* derived from the tables by fcp_plan_index */
     uint64_t *sequence_offsets; /* malloc'd: prefix sums of queries, sequences_count + 1 of them, and then of keys */
-    uint64_t *rank_tokens;      /* malloc'd: how many queries the caller holds at each rank, and then keys; NULL: what
+    uint64_t *rank_tokens;      /* malloc'd: how many queries the caller holds at each rank, and then keys; of an
+                                 * extract at its rank, of queries and of keys; NULL: what
                                  * the problem says of the layout is nonsense, and fcp_plan_check refuses it */
     /* malloc'd, for the layout `planned` alone: the blocks, by home and then by number. Those of rank r are home_blocks +
      * home_starts[r] to home_blocks + home_starts[r + 1] - 1 */

@@ -104,6 +104,8 @@ int fcp_plan_write(const fcp_plan *plan, int fd) {
 
 fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err) {
     fcp_beside file;
+    fcp_code code = fcp_plan_whole(plan, "saving", err);
+    if (code) return code;
     int why = fcp_beside_open(&file, path, false);
     if (!why) why = fcp_plan_write(plan, file.fd);
     if (!why) why = fcp_beside_commit(&file);
@@ -113,6 +115,10 @@ fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err) {
 
 fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYTES], fcp_error *err) {
     _Static_assert((int)FCP_DIGEST_BYTES == (int)FCP_SHA256_BYTES, "a digest is a SHA-256");
+    if (plan->extract) {
+        memcpy(out_digest, plan->extract->digest, FCP_DIGEST_BYTES);
+        return FCP_OK;
+    }
     image *im = malloc(sizeof *im);
     if (!im) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the plan's hash");
     if (!image_make(plan, im)) {

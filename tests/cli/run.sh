@@ -503,6 +503,32 @@ else
     echo "skipped: a plan of another mask: python3 is not there"
 fi
 ok "verify a program" "$fcpc" verify a.fcp
+
+# --- extracts of a plan ----------------------------------------------------------------------------------------------
+ok "a plan and its extracts" "$fcpc" a.fcp -o cut.plan --slices
+root=$(sed -n 's/.*cut.plan.slices, root //p' stderr)
+holds "with their root" [ ${#root} = 64 ]
+ok "with JSON" "$fcpc" a.fcp -q -o cut.plan --slices --json
+holds "the same root" json ".slices == \"cut.plan.slices\" and .root == \"$root\""
+ok "they are of the plan" "$fcpc" verify cut.plan --slices
+holds "which says so" grep -q "the extracts of all ranks are of this plan, root $root" stdout
+ok "with JSON" "$fcpc" verify cut.plan --slices --json
+holds "in JSON" json ".root == \"$root\" and (.proven | index(\"slices\"))"
+cp cut.plan.slices other.plan.slices
+ok "another plan" "$fcpc" a.fcp -D plan.mask=full -q -o other.plan
+bad "whose they are not" 1 E505 verify other.plan --slices
+head -c 1000 cut.plan.slices > other.plan.slices
+bad "nor a piece of them" 1 E502 verify other.plan --slices
+bad "extracts that are not there" 1 E010 verify a.plan --slices
+bad "of a program" 2 E001 verify a.fcp --slices
+bad "beside no file" 2 E001 a.fcp --slices
+cp a.fcp cut2.plan.slices
+bad "not in place of another file" 1 E011 a.fcp -o cut2.plan --slices
+holds "which is as it was" cmp -s a.fcp cut2.plan.slices
+holds "and no plan is written" [ ! -e cut2.plan ]
+ok "of all masks of a model" "$fcpc" layers.fcp -q -o cut.plan --slices
+holds "a file each" [ -s cut.2.plan.slices ]
+ok "which is of that plan" "$fcpc" verify cut.2.plan --slices
 ok "dump" "$fcpc" dump a.plan
 holds "dump has lines" [ "$(wc -l < stdout)" -gt 100 ]
 cp stdout first

@@ -45,6 +45,36 @@ class Numbers(Expecting):
                     "a whole number of at most 64 bits")
 
 
+class Extracts(Expecting):
+    """What one rank needs of a plan, and nothing else."""
+
+    def test_a_rank_reads_its_own(self):
+        prog = a_program(cluster=fcpc.Cluster(gpus=4))
+        plan, batch = prog.plan([300, 200], {"doc": DOCUMENTS}), numpy.arange(500)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a.slices")
+            root = plan.save_extracts(path)
+            self.assertEqual(plan.save_extracts(path), root)
+            for rank in range(4):
+                here = range(rank, rank + 1)
+                plan.save(os.path.join(folder, "a.plan"))
+                want, got = fcpc.load(os.path.join(folder, "a.plan"), here), fcpc.load(path, here, root=root)
+                self.assertEqual((got.digest, got.homes, got.tokens, got.sequences, got.global_tokens),
+                                 (want.digest, want.homes, want.tokens, want.sequences, want.global_tokens))
+                self.assertEqual(list(got.rows()), list(want.rows()))
+                self.assertEqual(list(got.positions()), list(want.positions()))
+                self.assertTrue((got.take(batch, shift=1, fill=-1) == want.take(batch, shift=1, fill=-1)).all())
+                self.expect("E506", got.summary, "whole plan")
+                self.expect("E506", lambda: got.save(path))
+                self.expect("E506", lambda: got.save_extracts(path))
+            self.expect("E505", lambda: fcpc.load(path, range(1), root="0" * 64), "not of the plan whose root was given")
+            for wrong in "", root[:-1], root.upper() + "G", 7:
+                self.expect("E203", lambda: fcpc.load(path, range(1), root=wrong), "64 hexadecimal digits")
+            for here in None, range(2), range(0):
+                self.expect("E203", lambda: fcpc.load(path, here, root=root), "range(RANK, RANK + 1)")
+            self.expect("E203", lambda: fcpc.load(path, range(4, 5), root=root), "none of rank 4")
+
+
 class WithoutTokens(Expecting):
     """Sequences of no tokens, without queries, and without keys."""
 

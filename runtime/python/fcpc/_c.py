@@ -125,6 +125,9 @@ fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err);
 void fcp_plan_free(fcp_plan *plan);
 fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t *out_digest, fcp_error *err);
 fcp_code fcp_plan_homes(const fcp_plan *plan, uint8_t *out_digest, fcp_error *err);
+fcp_code fcp_extracts_save(const fcp_plan *plan, const char *path, const volatile int *stop, uint8_t *out_root,
+                           fcp_error *err);
+fcp_code fcp_extracts_load(const char *path, uint32_t rank, const uint8_t *root, fcp_plan **out_plan, fcp_error *err);
 fcp_code fcp_plan_verify_pairs(const fcp_plan *plan, double max_seconds, const volatile int *stop,
                                fcp_pairs_proof *out_proof, fcp_error *err);
 void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape);

@@ -305,6 +305,19 @@ class Plan(ReadOnly):
         err = fcp_error()
         check(C["fcp_plan_save"](self._handle, _path("save", path), ctypes.byref(err)), err)
 
+    def save_extracts(self, path: Path) -> str:
+        """Writes what each rank needs of the plan to one file, from which `fcpc.load` reads what one rank needs alone.
+
+        Returns the root: 64 hexadecimal digits that prove to each rank that what it reads is of this plan. If the
+        program has layers, the file is of this plan alone.
+
+        Errors: E506 (the plan is itself what one rank needs)
+        """
+        root, err = (ctypes.c_uint8 * 32)(), fcp_error()
+        interruptibly(lambda stop: check(C["fcp_extracts_save"](
+            self._handle, _path("save_extracts", path), ctypes.byref(stop), root, ctypes.byref(err)), err), None)
+        return bytes(root).hex()
+
     def verify_pairs(self, stop: ctypes.c_int | None = None, max_seconds: float = 0) -> int:
         """Proves that the plan computes exactly the pairs that its mask allows, and returns how many it has.
 
@@ -427,16 +440,30 @@ class Simulation(Dict[str, Any]):
         return f"<table>{head}{''.join(rows)}</table>"
 
 
-def load(path: Path, here: range | None = None, program: Program | None = None) -> Plan:
+def load(path: Path, here: range | None = None, program: Program | None = None, root: str | None = None) -> Plan:
     """Reads a plan from a file, and proves that each tile is computed once, on data that is there.
 
     path      of a file that Plan.save or fcpc has written
     here      the ranks of this process; None: all
     program   the Program that has made it, if it is known
+    root      what Plan.save_extracts returned, or `fcpc -o PLAN --slices` printed, to somebody who is trusted. Then
+              `path` is that file, and what is read is what the one rank in `here` needs of the plan. A session of this
+              rank takes it in place of the plan. It counts the documents that it knows, and methods that need the whole
+              plan raise E506
 
-    Errors: E010 (there is no such file), E50x (it is no plan, or altered), E60x (a plan that is wrong), E203 (`here`)
+    Errors: E010 (there is no such file), E50x (it is no plan, or altered; E505: not of the plan with this root), E60x (a
+    plan that is wrong), E203 (`here`, `root`)
     """
     handle, err = ctypes.c_void_p(), fcp_error()
+    if root is not None:
+        if not (isinstance(root, str) and len(root) == 64 and set(root) <= set("0123456789abcdef")):
+            raise Error("E203", f"load: a root is 64 hexadecimal digits, this is {root!r}")
+        if not (isinstance(here, range) and len(here) == 1 and 0 <= here.start < 2**32):
+            raise Error("E203", f"load: what one rank needs is read, and here is {here!r}: range(RANK, RANK + 1)")
+        data = (ctypes.c_uint8 * 32).from_buffer_copy(bytes.fromhex(root))
+        check(C["fcp_extracts_load"](_path("load", path), here.start, data, ctypes.byref(handle), ctypes.byref(err)),
+              err)
+        return Plan(_address(handle), here, program=program)
     check(C["fcp_plan_load"](_path("load", path), ctypes.byref(handle), ctypes.byref(err)), err)
     return Plan(_address(handle), here, program=program)
 
