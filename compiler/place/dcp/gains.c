@@ -136,8 +136,8 @@ dcp_targets dcp_best_targets(dcp_gains *s, uint32_t v, bool anywhere) {
         const int64_t gain = node == home ? same : other + s->far * s->node_connected[node];
         if (is_better(s, &out.anywhere, r, gain) && dcp_has_room(s, v, r)) out.anywhere = (dcp_target){r, gain};
     }
-    for (uint32_t i = 0; i < s->adjacent_count; i++) s->connected[s->adjacent[i]] = 0;
-    memset(s->node_connected, 0, s->nodes.bins * sizeof *s->node_connected);
+    for (uint32_t i = 0; i < s->adjacent_count; i++) /* nodes without such ranks are 0 already */
+        s->connected[s->adjacent[i]] = s->node_connected[s->node[s->adjacent[i]]] = 0;
     return out;
 }
 

@@ -21,66 +21,101 @@
  */
 #include <string.h>
 
+#include "compiler/base/group.h"
+#include "compiler/base/sort.h"
 #include "compiler/place/dcp/dcp.h"
 
-/* Numbers the blocks of a node's batch. name: the number of each block there, or FCP_NONE. Returns how many there are;
- * *out_tiles: how many tiles there are. */
-static uint32_t number_node_blocks(const dcp_input *in, const dcp_partition *at, uint32_t node, uint32_t *name,
-                                   uint32_t *out_tiles) {
-    uint32_t blocks = 0, tiles = 0;
-    for (uint32_t b = 0; b < in->blocks; b++) name[b] = at->home[b] == node ? 0 : FCP_NONE;
-    for (uint32_t q = 0; q < in->blocks; q++)
-        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) {
-            if (at->exec[t] != node) continue;
-            name[q] = name[in->tile_k[t]] = 0;
-            tiles++;
-        }
-    for (uint32_t b = 0; b < in->blocks; b++)
-        if (name[b] != FCP_NONE) name[b] = blocks++;
-    *out_tiles = tiles;
-    return blocks;
+/* The division among nodes: the node of each block and tile, and the blocks and tiles of each node. */
+typedef struct by_node {
+    dcp_partition at;
+    uint32_t *tile_q;               /* of each tile */
+    uint32_t *block_start, *blocks; /* those of node v are blocks[block_start[v]] to blocks[block_start[v + 1] - 1] */
+    uint32_t *tile_start, *tiles;
+    uint32_t *name; /* per block: its number in the batch of the node at hand; FCP_NONE: it is not in that batch */
+} by_node;
+
+static fcp_code list_by_node(const dcp_input *in, uint32_t nodes, arena *scratch, by_node *x) {
+    const uint32_t n = in->blocks, tiles = in->tile_start[n];
+    x->tile_q = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
+    x->name = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    if (!x->tile_q || !x->name) return FCP_E_NO_MEMORY;
+    memset(x->name, 0xff, n * sizeof *x->name);
+    for (uint32_t q = 0; q < n; q++)
+        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) x->tile_q[t] = q;
+    fcp_code code = group_new(scratch, x->at.home, sizeof *x->at.home, n, nodes, in->stop, &x->block_start, &x->blocks);
+    return code ? code
+                : group_new(scratch, x->at.exec, sizeof *x->at.exec, tiles, nodes, in->stop, &x->tile_start, &x->tiles);
 }
 
-/* Makes a batch of what a node got. at: the node of each block and tile. name: an array for as many numbers as there
- * are blocks. out->block and out->tile lead back to the numbers of the whole batch. */
-static fcp_code batch_of_node(const dcp_input *in, const dcp_partition *at, uint32_t node, arena *scratch,
-                              uint32_t *name, dcp_derived *out) {
-    uint32_t tiles, count = 0;
-    const uint32_t blocks = number_node_blocks(in, at, node, name, &tiles);
+static void list_block(by_node *x, uint32_t b, uint64_t *list, uint32_t *count) {
+    if (x->name[b] != FCP_NONE) return;
+    x->name[b] = 0;
+    list[(*count)++] = b;
+}
+
+/* Numbers the blocks of a node's batch, in ascending order: those of the node, and those that its tiles use. They are
+ * found by the node's lists, since looks at all blocks for each node would take nodes x blocks steps. *out_list: these
+ * blocks. */
+static fcp_code number_node_blocks(const dcp_input *in, by_node *x, uint32_t node, arena *scratch, uint64_t **out_list,
+                                   uint32_t *out_blocks) {
+    const uint32_t own = x->block_start[node + 1] - x->block_start[node];
+    const uint32_t tiles = x->tile_start[node + 1] - x->tile_start[node];
+    const size_t most = own + 2 * (size_t)tiles + 1;
+    uint64_t *list = ARENA_NEW(scratch, uint64_t, most), *other = ARENA_NEW(scratch, uint64_t, most);
+    uint32_t count = 0;
+    if (!list || !other) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < own; i++) list_block(x, x->blocks[x->block_start[node] + i], list, &count);
+    for (uint32_t i = 0; i < tiles; i++) {
+        const uint32_t t = x->tiles[x->tile_start[node] + i];
+        list_block(x, x->tile_q[t], list, &count);
+        list_block(x, in->tile_k[t], list, &count);
+    }
+    sort_u64(list, other, count);
+    for (uint32_t i = 0; i < count; i++) x->name[list[i]] = i;
+    *out_list = list;
+    *out_blocks = count;
+    return FCP_OK;
+}
+
+/* Makes a batch of what a node got. out->block and out->tile lead back to the numbers of the whole batch. */
+static fcp_code batch_of_node(const dcp_input *in, by_node *x, uint32_t node, arena *scratch, dcp_derived *out) {
+    const uint32_t first = x->tile_start[node], tiles = x->tile_start[node + 1] - first;
+    uint32_t blocks, count = 0;
+    uint64_t *list;
+    fcp_code code = number_node_blocks(in, x, node, scratch, &list, &blocks);
+    if (code) return code;
     out->block = ARENA_NEW(scratch, uint32_t, blocks + (size_t)1);
     if (!out->block || !dcp_open_derived(in, blocks, tiles, scratch, out)) return FCP_E_NO_MEMORY;
     out->in.ranks = in->gpus;
     out->in.net = 1;
-    for (uint32_t b = 0; b < in->blocks; b++) {
-        const uint32_t to = name[b];
-        if (to == FCP_NONE) continue;
+    for (uint32_t to = 0; to < blocks; to++) {
+        const uint32_t b = (uint32_t)list[to];
         out->block[to] = b;
         out->made[to] = in->block[b];
-        if (at->home[b] != node) out->made[to].tokens = 0;
+        if (x->at.home[b] != node) out->made[to].tokens = 0;
         out->tile_start[to] = count;
-        for (uint32_t t = in->tile_start[b]; t < in->tile_start[b + 1]; t++) {
-            if (at->exec[t] != node) continue;
-            out->tile[count] = t;
-            out->tile_k[count] = name[in->tile_k[t]];
-            out->tile_pairs[count++] = in->tile_pairs[t];
+        for (; count < tiles && x->tile_q[x->tiles[first + count]] == b; count++) {
+            const uint32_t t = out->tile[count] = x->tiles[first + count];
+            out->tile_k[count] = x->name[in->tile_k[t]];
+            out->tile_pairs[count] = in->tile_pairs[t];
         }
     }
     out->tile_start[blocks] = count;
+    for (uint32_t to = 0; to < blocks; to++) x->name[list[to]] = FCP_NONE;
     return FCP_OK;
 }
 
 /* Divides what a node got among its ranks, and writes the result into the partition of the whole batch. */
-static fcp_code divide_node(const dcp_input *in, const dcp_partition *at, uint32_t node, arena *scratch, uint32_t *name,
-                            dcp_partition *out) {
+static fcp_code divide_node(const dcp_input *in, by_node *x, uint32_t node, arena *scratch, dcp_partition *out) {
     const uint32_t first = node * in->gpus;
     dcp_derived part;
     dcp_partition own;
-    fcp_code code = batch_of_node(in, at, node, scratch, name, &part);
+    fcp_code code = batch_of_node(in, x, node, scratch, &part);
     if (!code && !dcp_open_partition(&part.in, scratch, &own)) code = FCP_E_NO_MEMORY;
     if (!code) code = dcp_initial_partition(&part.in, NULL, scratch, &own);
     if (code) return code;
     for (uint32_t b = 0; b < part.in.blocks; b++)
-        if (at->home[part.block[b]] == node) out->home[part.block[b]] = first + own.home[b];
+        if (x->at.home[part.block[b]] == node) out->home[part.block[b]] = first + own.home[b];
     for (uint32_t t = 0; t < part.in.tile_start[part.in.blocks]; t++) out->exec[part.tile[t]] = first + own.exec[t];
     memcpy(out->load + first, own.load, in->gpus * sizeof *own.load);
     memcpy(out->held + first, own.held, in->gpus * sizeof *own.held);
@@ -95,8 +130,7 @@ static uint64_t node_cap(const dcp_input *in, uint64_t cap, uint64_t sum) {
 
 fcp_code dcp_initial_by_nodes(const dcp_input *in, arena *scratch, arena *step, dcp_partition *out) {
     uint64_t pairs = 0, tokens = 0;
-    uint32_t *name = ARENA_NEW(scratch, uint32_t, in->blocks + (size_t)1);
-    dcp_partition at;
+    by_node x;
     dcp_input nodes = *in;
     for (uint32_t t = 0; t < in->tile_start[in->blocks]; t++) pairs += in->tile_pairs[t];
     for (uint32_t b = 0; b < in->blocks; b++) tokens += in->block[b].tokens;
@@ -105,10 +139,11 @@ fcp_code dcp_initial_by_nodes(const dcp_input *in, arena *scratch, arena *step, 
     nodes.net = 1;
     nodes.pair_cap = node_cap(in, in->pair_cap, pairs);
     nodes.token_cap = node_cap(in, in->token_cap, tokens);
-    if (!name || !dcp_open_partition(&nodes, scratch, &at)) return FCP_E_NO_MEMORY;
-    fcp_code code = dcp_initial_partition(&nodes, step, scratch, &at);
+    if (!dcp_open_partition(&nodes, scratch, &x.at)) return FCP_E_NO_MEMORY;
+    fcp_code code = dcp_initial_partition(&nodes, step, scratch, &x.at);
+    if (!code) code = list_by_node(in, nodes.ranks, scratch, &x);
     for (uint32_t v = 0; v < nodes.ranks && !code; v++) {
-        code = divide_node(in, &at, v, step, name, out);
+        code = divide_node(in, &x, v, step, out);
         arena_reset(step);
     }
     return code;
