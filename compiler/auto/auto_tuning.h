@@ -43,8 +43,9 @@ enum {
     WORK_OF_INSTR = 400,  /* to schedule and lower an instruction */
     WORK_OF_MARGIN = 225, /* to predict one, with one margin */
     INSTRS_OF_BLOCK = 20, /* before anything is planned, this is taken for their number */
-    /* Where the program states no budget, it is two seconds for each neighbour that may be tried (searched_of_effort), and at
-     * least as much work as so many times the first plan. Batches of 256 ranks need less, so nothing ends there. */
+    /* Where the program states no budget, it is two seconds for each neighbour that may be tried (searched_of_effort),
+     * and at least as much work as so many times the first plan. Batches of 256 ranks need less, so nothing ends
+     * there. */
     SECONDS_A_TRY = 2,
     FIRST_TIMES = 4,
     /* Where the first candidate is estimated to take longer, those that take less come first. */

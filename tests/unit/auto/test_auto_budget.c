@@ -128,8 +128,8 @@ Test(auto_budget, too_small) {
     }
 }
 
-/* Where no second candidate fits, nothing cheaper is done in its place: no work is moved. Then less would be better than
- * more, if the second is faster. */
+/* Where no second candidate fits, nothing cheaper is done in its place: no work is moved. Then less would be better
+ * than more, if the second is faster. */
 Test(auto_budget, nothing_in_its_place) {
     static const char long_ones[] = NODES "batch { lengths = [100000, 30000 x 4] }\n";
     chosen first, c;
