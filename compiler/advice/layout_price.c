@@ -8,6 +8,8 @@
  * which see most keys: 7/16 of the work. Its fair share is 4/16. So it sends nearly half of its queries away and gets
  * their results back. If that takes longer than it computes, nothing hides the transfers.
  */
+#include <inttypes.h>
+
 #include "compiler/advice/advise.h"
 #include "compiler/passes/strategy_table.h"
 #include "compiler/problem/problem.h"
@@ -17,6 +19,7 @@
 #include "runtime/plan/enum_names.h"
 
 static const double LEAST = 1e-3; /* what takes less is not worth a warning */
+enum { MANY_PEERS = 1000 };       /* with fewer the reshuffle is a small part of a large plan */
 
 /* Bytes that a rank sends and receives. */
 typedef struct load {
@@ -85,6 +88,20 @@ static void warn_of(planning *x, const fcp_problem *facts, const load *loads, co
     diag_hint(x->d, "%s", hint);
 }
 
+/* Warns if the mean rank exchanges tokens with very many others: the plan then grows with the square of the ranks. */
+static void warn_of_peers(planning *x, const char *layout) {
+    uint64_t moved = 0;
+    for (uint32_t i = 0; i < x->reshuffle->count; i++)
+        moved += x->reshuffle->bundles[i].caller != x->reshuffle->bundles[i].home;
+    const uint64_t peers = moved / x->problem->ranks;
+    if (peers <= MANY_PEERS) return;
+    diag_warning(x->d, planning_span(x, x->program->at[AT_LAYOUT]),
+                 "%s over %u ranks: the mean rank brings tokens home from %" PRIu64
+                 " others, so plans grow with the square of the ranks",
+                 layout, x->problem->rule.group, peers);
+    diag_hint(x->d, "layout = %s(group = N), over fewer ranks, has each rank exchange tokens with fewer others", layout);
+}
+
 fcp_code advise_layout(planning *x) {
     const struct fcpc_program *g = x->program;
     const bool queries = (x->division || x->block_home) && x->placement->exec;
@@ -102,6 +119,7 @@ fcp_code advise_layout(planning *x) {
                 "but for blocks too heavy for one rank");
     }
     if (tokens) {
+        warn_of_peers(x, layout);
         add_reshuffle(x, &facts, loads + x->problem->ranks);
         warn_of(x, &facts, loads + x->problem->ranks, layout, "tokens on their way from its layout and back",
                 "; with layout = planned 0 bytes",

@@ -655,6 +655,7 @@ static void check_layout(sema *s, const sema_keys *k) {
     const entry *e = k->at[KEY_LAYOUT];
     p->layout = FCP_LAYOUT_PLANNED;
     p->layout_group = 0;
+    p->at[AT_LAYOUT] = e ? e->value->at : SPAN_NONE;
     if (!e) return;
     int which = choice(s, e->value, "layout", fcp_layout_names, FCP_LAYOUTS);
     if (which < 0) return;

@@ -82,6 +82,7 @@ typedef enum program_place {
     AT_RANKS,
     AT_LENGTHS,
     AT_MEMORY,
+    AT_LAYOUT,
     AT_STRATEGY,
     AT_EPSILON,
     AT_TOKENS,

@@ -559,8 +559,8 @@ Test(split, heavy_blocks_are_shared) {
 
 /* With many ranks, too, sums are fine enough to fill each rank to the tolerance: the tables grow with the ranks. */
 Test(cad, many_ranks_keep_the_tolerance) {
-    look s = plan("nodes = 512; gpus = 8", "lengths = [16K x 128, 700 x 44000]",
-                  "mask = lambda(sink = 64, window = 1K); layout = contiguous; strategy = cad");
+    look s = plan("nodes = 512; gpus = 8", "lengths = [4K x 600, 200 x 20000]",
+                  "mask = lambda(sink = 16, window = 256); layout = contiguous; strategy = cad(shard = 32)");
     cr_expect_leq(s.over, 1.0201, "%f", s.over);
 }
 
