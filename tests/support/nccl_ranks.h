@@ -14,6 +14,8 @@ typedef enum way { BY_ID, BY_FILE } way;
 typedef struct task {
     const fcp_plan *plan;
     const fcp_plan *other; /* rank `odd`'s, if there is one */
+    const char *extracts;  /* a file of the plan's: each rank has its own, in place of the plan; NULL: they have the plan */
+    uint8_t root[FCP_DIGEST_BYTES]; /* of that file */
     unsigned odd;          /* the rank that is not like the others, or that is failed */
     uint32_t graph_from, timeout_s, odd_graph_from; /* timeout_s: of what waits for a fault; 0: LONG */
     int (*interrupted)(void *context); /* of fcp_session_options, from the first pass on with a fault; NULL: none */
@@ -123,6 +125,11 @@ static inline fcp_code create(process *p, fcp_session **out, fcp_error *err) {
                                    .timeout_s = x->timeout_s && !fault_in_a_pass(x) ? x->timeout_s : LONG,
                                    .graph_from = odd && x->odd_graph_from ? x->odd_graph_from : x->graph_from,
                                    .fuse = x->fuse};
+    static fcp_plan *extract; /* it outlives the session */
+    if (x->extracts) {
+        fcp_code code = fcp_extracts_load(x->extracts, p->rank, x->root, &extract, err);
+        return code ? code : fcp_session_create(extract, &options, out, err);
+    }
     return fcp_session_create(odd && x->other ? x->other : x->plan, &options, out, err);
 }
 

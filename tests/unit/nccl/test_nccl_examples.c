@@ -1,5 +1,5 @@
 /* test_nccl_examples.c: runs every example, made small, in processes that communicate by NCCL, with the stand-ins.
- * The results are right, and equal those of one process. */
+ * The results are right, and equal those of one process. Of every second example, ranks have extracts of the plan. */
 #include <glob.h>
 
 #include "tests/oracle/small_examples.h"
@@ -29,7 +29,15 @@ static void agree_on(const small_example *x, unsigned i) {
     fcp_plan *plan = plan_with(path, NULL, defines, count);
     PROCESS_PARENT_ENDS();
     task t = {.plan = plan, .graph_from = i % 2 ? 1 : UINT32_MAX, .times = 1, .seed = i, .odd = 99};
+    char file[TEMPORARY];
+    fcp_error err;
+    if (i % 2) { /* each rank has its extract of the plan */
+        t.extracts = file;
+        cr_assert(temporary_file(file, "extracts"));
+        cr_assert_eq(fcp_extracts_save(plan, file, NULL, t.root, &err), FCP_OK, "%s", err.message);
+    }
     agree(&t, path);
+    if (t.extracts) unlink(file);
     fcp_plan_free(plan);
 }
 
