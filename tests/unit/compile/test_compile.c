@@ -74,6 +74,9 @@ Test(compile, refuses) {
     
     refuse(FCP_E_MEMORY_CAP, "would",
            "cluster { gpus = 2; memory = 1 MB }\nbatch { lengths = [65536] }\nplan { mask = causal; block = 512 }\n");
+    refuse(FCP_E_PLAN_SIZE, "zigzag over 5600 ranks: tokens would move in more than 16777216 bundles",
+           "cluster { nodes = 700; gpus = 8 }\nbatch { lengths = [12K x 3000] }\n"
+           "plan { mask = causal; block = 2K; layout = zigzag; passes = forward }\n");
     refuse(FCP_E_MASK_DIV_ZERO, "division by zero for q = 0, k = 0",
            "batch { lengths = [100] }\nmask m = q / k > 1\nplan { mask = m }\n");
     refuse(FCP_E_MASK_EXACT, "7 is not a multiple of 2",
@@ -379,6 +382,8 @@ Test(compile, places_after_another_program) {
         [AT_RANKS] = {"cluster { gpus = 8 }\nbatch { lengths = [300] }\nplan { mask = causal; block = 128 }", "2:18"},
         [AT_LENGTHS] = {"batch { lengths = [4000000000] }\nplan { mask = causal }", "2:19"},
         [AT_MEMORY] = {"cluster { memory = 100 kB }\nbatch { lengths = [3000] }\nplan { mask = causal }", "2:20"},
+        [AT_LAYOUT] = {"cluster { nodes = 128; gpus = 8 }\nbatch { lengths = [4K x 1050] }\n"
+                       "plan { mask = causal; block = 2K; layout = zigzag; passes = forward }", "4:44"},
         [AT_STRATEGY] = {"cluster { gpus = 2 }\nbatch { lengths = [3000, 200] }\n"
                          "plan { mask = causal; strategy = groups(tokens = 1000) }", "4:34"},
         [AT_EPSILON] = {"cluster { gpus = 2 }\nbatch { lengths = [5000, 300] }\n"
