@@ -86,19 +86,25 @@ enum {
 
     /* random_restarts.c. Tries that may fail in a row: those of all nodes together, but so many in each. All tries
      * together save 2 % of all bytes on the shared lists; 3,000 in each node would save 3 %. */
-    CAD_TRIES = 1024, CAD_PATIENCE_LEAST = 8, CAD_PATIENCE_MOST = 48,
+    CAD_TRIES = 1024,
+    CAD_PATIENCE_LEAST = 8,
+    CAD_PATIENCE_MOST = 48,
     /* Tries of a node, as long as few enough of them fail. */
-    CAD_TRIES_LEAST = 96, CAD_TRIES_MOST = 144,
+    CAD_TRIES_LEAST = 96,
+    CAD_TRIES_MOST = 144,
     CAD_CHANGES = 24,    /* decisions that a try draws anew, at most */
     CAD_LOOKS = 1 << 15, /* shares and keys that are looked at for the prices of a node's tries */
 
     /* sweep.c. Parts of a strip, and attempts to cut it exactly before it shrinks by an eighth at a time. */
-    CAD_PARTS = 64, CAD_EXACT_STEPS = 16,
+    CAD_PARTS = 64,
+    CAD_EXACT_STEPS = 16,
 
     /* cad_cut.c. Sums in the tables of pairs, and for each rank where that is more: with fewer, runs are cut at coarser
      * steps. With coarse steps ranks cannot be filled to the tolerance: 2^19 sums for 4,096 ranks under `lambda` leave
      * one with 1.49 times the mean's work. Keys are cut at steps so many times as large as rows. */
-    CAD_TABLE_SUMS = 1 << 19, CAD_TABLE_SUMS_EACH = 1024, CAD_KEYS_TO_ROWS = 4,
+    CAD_TABLE_SUMS = 1 << 19,
+    CAD_TABLE_SUMS_EACH = 1024,
+    CAD_KEYS_TO_ROWS = 4,
 };
 
 /* --- dcp ---------------------------------------------------------------------------------------------------------- */

@@ -53,8 +53,11 @@ static pid_t start(char *const argv[], const char *log) {
 
 /* The processor's counter of the instructions of this process's children, from their first on; -1: there is none. */
 static int counter(void) {
-    struct perf_event_attr what = {.type = PERF_TYPE_HARDWARE, .size = sizeof what,
-                                   .config = PERF_COUNT_HW_INSTRUCTIONS, .inherit = 1, .exclude_kernel = 1,
+    struct perf_event_attr what = {.type = PERF_TYPE_HARDWARE,
+                                   .size = sizeof what,
+                                   .config = PERF_COUNT_HW_INSTRUCTIONS,
+                                   .inherit = 1,
+                                   .exclude_kernel = 1,
                                    .exclude_hv = 1};
     return (int)syscall(SYS_perf_event_open, &what, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 }
@@ -86,7 +89,8 @@ static figure measure(char *const argv[], const char *log) {
     const pid_t pid = start(argv, log);
     if (pid > 0 && wait4(pid, &status, 0, &used) == pid && status == 0) {
         counts = counts && read(hardware, &after, sizeof after) == sizeof after;
-        got = (figure){.ran = true, .bytes = (double)used.ru_maxrss * 1024,
+        got = (figure){.ran = true,
+                       .bytes = (double)used.ru_maxrss * 1024,
                        .seconds = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                                   1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec)};
         got.instructions = counts ? (double)(after - before) : counted_by_valgrind(argv, log);
@@ -125,7 +129,9 @@ static void rows(const char *of, uint32_t ranks, const figure *small, const figu
     snprintf(note, sizeof note, "%.0f / %.0f million; %.2f / %.2f s of a processor", large->instructions * 1e-6,
              small->instructions * 1e-6, large->seconds, small->seconds);
     bench_row(name, work, "x", "<= 1.3", counted && work <= 1.3,
-              counted ? note : ran ? "neither the processor nor valgrind counts instructions" : "failed");
+              counted ? note
+              : ran   ? "neither the processor nor valgrind counts instructions"
+                      : "failed");
     snprintf(name, sizeof name, "growth, %.120s: peak memory per rank, %u / %u ranks", of, ranks, SMALL);
     snprintf(note, sizeof note, "%.0f / %.0f MiB", large->bytes / 1048576, small->bytes / 1048576);
     bench_row(name, memory, "x", "<= 1.3", ran && memory <= 1.3, ran ? note : "failed");

@@ -378,20 +378,26 @@ Test(compile, places_after_another_program) {
     } cases[PROGRAM_PLACES] = {
         [AT_MASK] = {"mask none(w) = q < 0 - w\nbatch { lengths = [3000] }\nplan { mask = none(w = 0) }", "4:15"},
         [AT_BLOCK] = {"cluster { gpus = 2 }\nbatch { lengths = [4096, 100 x 8] }\n"
-                      "plan { mask = causal; strategy = fcp(split = off); block = 2048 }", "4:60"},
+                      "plan { mask = causal; strategy = fcp(split = off); block = 2048 }",
+                      "4:60"},
         [AT_RANKS] = {"cluster { gpus = 8 }\nbatch { lengths = [300] }\nplan { mask = causal; block = 128 }", "2:18"},
         [AT_LENGTHS] = {"batch { lengths = [4000000000] }\nplan { mask = causal }", "2:19"},
         [AT_MEMORY] = {"cluster { memory = 100 kB }\nbatch { lengths = [3000] }\nplan { mask = causal }", "2:20"},
         [AT_LAYOUT] = {"cluster { nodes = 128; gpus = 8 }\nbatch { lengths = [4K x 1050] }\n"
-                       "plan { mask = causal; block = 2K; layout = zigzag; passes = forward }", "4:44"},
+                       "plan { mask = causal; block = 2K; layout = zigzag; passes = forward }",
+                       "4:44"},
         [AT_STRATEGY] = {"cluster { gpus = 2 }\nbatch { lengths = [3000, 200] }\n"
-                         "plan { mask = causal; strategy = groups(tokens = 1000) }", "4:34"},
+                         "plan { mask = causal; strategy = groups(tokens = 1000) }",
+                         "4:34"},
         [AT_EPSILON] = {"cluster { gpus = 2 }\nbatch { lengths = [5000, 300] }\n"
-                        "plan { mask = causal; strategy = dcp(epsilon_memory = 0.001); block = 4K }", "4:55"},
+                        "plan { mask = causal; strategy = dcp(epsilon_memory = 0.001); block = 4K }",
+                        "4:55"},
         [AT_TOKENS] = {"cluster { gpus = 2 }\nbatch { lengths = [300, 500, 1300] }\n"
-                       "plan { mask = causal; strategy = cad; layout = contiguous(group = 1); tokens = equal }", "4:80"},
+                       "plan { mask = causal; strategy = cad; layout = contiguous(group = 1); tokens = equal }",
+                       "4:80"},
         [AT_DOCUMENTS] = {"batch { lengths = [100:300]; field doc = [0 x 300]; documents = doc }\n"
-                          "plan { mask = causal }", "2:65"},
+                          "plan { mask = causal }",
+                          "2:65"},
     };
     for (int i = 0; i < PROGRAM_PLACES; i++) {
         char source[512], place[64];
