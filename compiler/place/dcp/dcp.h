@@ -24,7 +24,6 @@
  *   initial_partition.c    an initial partition: whole sequences, and strips of those that are too heavy
  *   initial_by_nodes.c     another one: among nodes first, then each node's part among its ranks
  *   initial_given_homes.c  one for given homes: rows leave ranks that have too much work
- *   rooms.c                which rank has room, and which node has empty ranks
  *   rebalance_tiles.c      moves some tiles of a row, to reach the cap on pairs
  *   hypergraph.c           the hypergraph of a placement, and coarsening of it
  *   gains.c                the gain of a move, kept up to date while vertices move
@@ -129,42 +128,6 @@ fcp_code dcp_initial_partition(const dcp_input *in, arena *refine, arena *scratc
 fcp_code dcp_initial_by_nodes(const dcp_input *in, arena *scratch, arena *step, dcp_partition *out);
 /* initial_given_homes.c. An initial partition of tiles alone, where homes are given. */
 fcp_code dcp_initial_given_homes(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_partition *out);
-
-/* rooms.c. Of some ranks: the least and the largest load and held; and the most room of any rank, as shares of the
- * caps: of its scarcer kind, and of both kinds added up. */
-typedef struct dcp_room {
-    uint64_t load, load_most, held, held_most, scarce, sum;
-} dcp_room;
-
-typedef struct dcp_rooms {
-    const dcp_input *in;
-    const uint64_t *load, *held;   /* the partition's */
-    dcp_room *tree;                /* tree[leaves + r] is rank r; the children of vertex n are 2 * n and 2 * n + 1 */
-    uint32_t leaves, nodes, words; /* leaves: a power of two; words: of a set */
-    uint32_t *empty;               /* per node: its empty ranks */
-    uint64_t *sets;                /* sets[count * words ...]: the nodes that have so many of them, as bits */
-} dcp_rooms;
-
-/* A search for a rank with room for so much: the one that then has most room of the scarcer kind, pairs or tokens
- * (loose: worst fit), or the one that then has least room (best fit). */
-typedef struct dcp_request {
-    uint64_t work, tokens;
-    bool loose;
-} dcp_request;
-
-fcp_code dcp_rooms_open(dcp_rooms *x, const dcp_input *in, const dcp_partition *p, arena *scratch);
-/* Load or held of rank r, or of all ranks, has changed. */
-void dcp_rooms_set(dcp_rooms *x, uint32_t r);
-void dcp_rooms_set_all(dcp_rooms *x);
-/* The rank that suits best, of several equal ones the first; FCP_NONE: it fits nowhere. */
-uint32_t dcp_rooms_find(const dcp_rooms *x, const dcp_request *q);
-/* The first of the ranks with least load. */
-uint32_t dcp_rooms_least(const dcp_rooms *x);
-/* Of the nodes with at least `wanted` empty ranks, the first with fewest; if there is none, the first with most.
- * FCP_NONE: no rank is empty. */
-uint32_t dcp_rooms_empty_node(const dcp_rooms *x, uint64_t wanted);
-/* Notes that a node has so many empty ranks. */
-void dcp_rooms_set_empty(dcp_rooms *x, uint32_t node, uint32_t count);
 
 /* A batch that was made of another one. coarsen_batch.c makes one of fewer and larger blocks; initial_by_nodes.c makes
  * one of what a node got. block and tile say which numbers correspond. */

@@ -3,7 +3,7 @@
  *
  * Requires: what dcp.h says of a dcp_input.
  * Gives: a home for every block and a rank for every tile. No rank is over a cap, unless what was left fitted nowhere.
- * Cost: O(ranks of a component x its tiles), and a search for room (rooms.c) for each component and strip.
+ * Cost: O(ranks of a component x its tiles), and O(components x ranks).
  * Units: pairs, tokens, bytes.
  *
  * A component is a sequence, perhaps with blocks that it shares with others (dcp.h). If it lies on one rank, it moves
@@ -59,7 +59,7 @@ typedef struct building {
     uint32_t *segment;          /* per block: the segment of its column */
     uint32_t *ranks;            /* that get the strip */
     uint64_t strip_cap;         /* pairs of a strip for one rank */
-    dcp_rooms rooms;
+    uint32_t *empty;            /* per node: its empty ranks */
     bool short_of_ranks;        /* something that fits on no rank found none that is empty */
 } building;
 
@@ -271,7 +271,6 @@ static void place_block_at(building *b, uint32_t q, uint32_t rank) {
     set_home(b, q, rank);
     for (uint32_t t = b->in->tile_start[q]; t < b->in->tile_start[q + 1]; t++)
         if (!dcp_runs_at_keys(b->in, b->c, t)) run_tile(b, t, rank);
-    dcp_rooms_set(&b->rooms, rank);
 }
 
 /* Gives the strip to s ranks. A tile runs at the rank that has the segment of its keys. A block's home is the rank that
@@ -298,7 +297,6 @@ static void give_strip(building *b, uint32_t s) {
         }
         set_home(b, q, home);
     }
-    for (uint32_t k = 0; k < s; k++) dcp_rooms_set(&b->rooms, b->ranks[k]);
 }
 
 /* --- which ranks -------------------------------------------------------------------------------------------------- */
@@ -309,19 +307,28 @@ static void give_strip(building *b, uint32_t s) {
  * the one with most. */
 static uint32_t choose_empty(building *b, uint32_t s) {
     const dcp_input *in = b->in;
+    const uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
     const uint64_t left = max_u64(dcp_share(b->left_work, in->pair_cap), dcp_share(b->left_tokens, in->token_cap));
     const uint64_t wanted = (left + DCP_ONE - 1) / DCP_ONE;
-    uint32_t count = 0, node = b->node, taken[DCP_TOGETHER], empty[DCP_TOGETHER], nodes = 0;
+    uint32_t count = 0, node = b->node;
+    memset(b->empty, 0, nodes * sizeof *b->empty);
+    for (uint32_t r = 0; r < in->ranks; r++) b->empty[r / in->gpus] += is_empty(b, r);
     while (count < s) {
-        if (node == FCP_NONE || !b->rooms.empty[node]) node = dcp_rooms_empty_node(&b->rooms, wanted);
-        if (node == FCP_NONE) break;
+        if (node == FCP_NONE || !b->empty[node]) {
+            uint32_t best = 0;
+            for (uint32_t v = 0; v < nodes; v++) {
+                const uint32_t e = b->empty[v];
+                if (e && (!best || (e >= wanted ? best < wanted || e < best : best < wanted && e > best))) {
+                    best = e;
+                    node = v;
+                }
+            }
+            if (!best) break;
+        }
         for (uint32_t r = node * in->gpus; r < (node + 1) * in->gpus && r < in->ranks && count < s; r++)
             if (is_empty(b, r)) b->ranks[count++] = r;
-        taken[nodes] = node;
-        empty[nodes++] = b->rooms.empty[node];
-        dcp_rooms_set_empty(&b->rooms, node, 0); /* passed over from here on */
+        b->empty[node] = 0;
     }
-    while (nodes-- > 0) dcp_rooms_set_empty(&b->rooms, taken[nodes], empty[nodes]);
     return count;
 }
 
@@ -356,9 +363,8 @@ static uint32_t worst_fit(const building *b, uint64_t work, uint64_t tokens, uin
  * node: only its ranks; FCP_NONE: all ranks. FCP_NONE as result: it fits nowhere. */
 static uint32_t choose_rank(const building *b, uint64_t work, uint64_t tokens, uint32_t node, bool loose) {
     const dcp_input *in = b->in;
-    if (node == FCP_NONE) return dcp_rooms_find(&b->rooms, &(dcp_request){work, tokens, loose});
-    uint32_t best = FCP_NONE, first = node * in->gpus;
-    uint32_t end = first + in->gpus > in->ranks ? in->ranks : first + in->gpus;
+    uint32_t best = FCP_NONE, first = node == FCP_NONE ? 0 : node * in->gpus;
+    uint32_t end = node == FCP_NONE || first + in->gpus > in->ranks ? in->ranks : first + in->gpus;
     uint64_t best_rest = 0;
     if (loose) return worst_fit(b, work, tokens, first, end);
     for (uint32_t r = first; r < end; r++) {
@@ -373,17 +379,22 @@ static uint32_t choose_rank(const building *b, uint64_t work, uint64_t tokens, u
 
 /* Does what is left of the component at hand fit on any rank? */
 static bool fits_any(const building *b) {
-    return dcp_rooms_find(&b->rooms, &(dcp_request){b->left_work, b->left_tokens, true}) != FCP_NONE;
+    uint32_t r = 0;
+    while (r < b->in->ranks && !fits(b, r, b->left_work, b->left_tokens)) r++;
+    return r < b->in->ranks;
 }
 
 /* The rank with most room of the scarcer kind, pairs or tokens. */
 static uint32_t roomiest(const building *b) {
     const dcp_input *in = b->in;
-    const uint32_t r = dcp_rooms_find(&b->rooms, &(dcp_request){0, 0, true});
-    return r == FCP_NONE || !dcp_share(in->pair_cap - b->out->load[r], in->pair_cap) ||
-                   !dcp_share(in->token_cap - b->out->held[r], in->token_cap)
-               ? 0
-               : r;
+    uint32_t best = 0;
+    uint64_t most = 0;
+    for (uint32_t r = 0; r < in->ranks; r++) {
+        const uint64_t room = min_u64(dcp_share(sub_sat(in->pair_cap, b->out->load[r]), in->pair_cap),
+                                      dcp_share(sub_sat(in->token_cap, b->out->held[r]), in->token_cap));
+        if (room > most) most = room, best = r;
+    }
+    return best;
 }
 
 /* --- the placement ------------------------------------------------------------------------------------------------ */
@@ -514,14 +525,15 @@ static fcp_code open_building(building *b, arena *scratch) {
     b->column = ARENA_NEW(scratch, uint64_t, n);
     b->segment = ARENA_NEW(scratch, uint32_t, n);
     b->ranks = ARENA_NEW(scratch, uint32_t, DCP_TOGETHER);
+    b->empty = ARENA_NEW(scratch, uint32_t, b->in->ranks);
     b->order = ARENA_NEW(scratch, uint64_t, n);
     b->other = ARENA_NEW(scratch, uint64_t, n);
     b->last_node = ARENA_NEW(scratch, uint32_t, n);
     if (!b->work || !b->left || !b->pick || !b->extra || !b->keys || !b->homeless || !b->outside || !b->have ||
-        !b->picked || !b->here || !b->column || !b->segment || !b->ranks || !b->order || !b->other || !b->last_node)
+        !b->picked || !b->here || !b->column || !b->segment || !b->ranks || !b->empty || !b->order || !b->other ||
+        !b->last_node)
         return FCP_E_NO_MEMORY;
-    const fcp_code code = dcp_rooms_open(&b->rooms, b->in, b->out, scratch);
-    return code ? code : find_users(b, scratch);
+    return find_users(b, scratch);
 }
 
 /* Cuts strips. Each fills a rank to so many sixteenths of its cap on pairs. */
@@ -531,7 +543,6 @@ static fcp_code cut_strips(building *b, uint32_t sixteenths) {
     memset(b->out->exec, 0xff, in->tile_start[in->blocks] * sizeof *b->out->exec);
     memset(b->out->load, 0, in->ranks * sizeof *b->out->load);
     memset(b->out->held, 0, in->ranks * sizeof *b->out->held);
-    dcp_rooms_set_all(&b->rooms);
     for (uint32_t k = 0; k < in->blocks; k++) b->homeless[k] = b->user_start[k + 1] - b->user_start[k];
     b->strip_cap = in->pair_cap / 16 * sixteenths;
     b->short_of_ranks = false;
@@ -599,6 +610,5 @@ fcp_code dcp_initial(const dcp_input *in, const dcp_columns *c, arena *scratch, 
     }
     if (code || done) return code;
     copy_strips(&b, &first);
-    dcp_rooms_set_all(&b.rooms);
     return place_left(&b, false, &done);
 }

@@ -22,7 +22,6 @@ typedef struct relieving {
     uint8_t *several;      /* per row of the rank that gives: several ranks compute it */
     uint32_t *taken;       /* the tiles of the offer at hand */
     uint32_t *candidates;  /* ranks to give to */
-    dcp_rooms rooms;
     uint32_t *listed;      /* per rank: the stamp with which it was listed */
 } relieving;
 
@@ -83,7 +82,9 @@ static uint32_t collect_tiles(relieving *x, const dcp_columns *c, uint32_t r, ui
  * one. */
 static uint32_t find_candidates(relieving *x, const dcp_columns *c, uint32_t r) {
     const dcp_input *in = x->in;
-    uint32_t count = 0, least = dcp_rooms_least(&x->rooms), stamp = ++x->stamp, last = FCP_NONE;
+    uint32_t count = 0, least = 0, stamp = ++x->stamp, last = FCP_NONE;
+    for (uint32_t i = 0; i < in->ranks; i++)
+        if (x->p->load[i] < x->p->load[least]) least = i;
     x->listed[r] = stamp;
     if (x->listed[least] != stamp) x->candidates[count++] = least;
     x->listed[least] = stamp;
@@ -143,8 +144,6 @@ static void apply_offer(relieving *x, const dcp_columns *c, uint32_t r, const of
     }
     x->p->load[r] -= o->pairs;
     x->p->load[o->to] += o->pairs;
-    dcp_rooms_set(&x->rooms, r);
-    dcp_rooms_set(&x->rooms, o->to);
 }
 
 fcp_code dcp_rebalance_tiles(const dcp_input *in, const dcp_columns *c, dcp_partition *p, arena *scratch) {
@@ -163,8 +162,6 @@ fcp_code dcp_rebalance_tiles(const dcp_input *in, const dcp_columns *c, dcp_part
     x.listed = ARENA_ZNEW(scratch, uint32_t, in->ranks);
     if (!x.head || !x.next || !x.mark || !x.row_mark || !x.several || !x.taken || !x.candidates || !x.listed)
         return FCP_E_NO_MEMORY;
-    const fcp_code code = dcp_rooms_open(&x.rooms, in, p, scratch);
-    if (code) return code;
     memset(x.head, 0xff, in->ranks * sizeof *x.head);
     for (uint32_t t = tiles; t-- > 0;) {
         x.next[t] = x.head[p->exec[t]];
