@@ -99,8 +99,7 @@ static void warn_of_peers(planning *x, const char *layout) {
                  "%s over %u ranks: the mean rank brings tokens home from %" PRIu64
                  " others, so plans grow with the square of the ranks",
                  layout, x->problem->rule.group, peers);
-    diag_hint(x->d, "layout = %s(group = N), over fewer ranks, has each rank exchange tokens with fewer others",
-              layout);
+    reshuffle_hint_group(x);
 }
 
 fcp_code advise_layout(planning *x) {

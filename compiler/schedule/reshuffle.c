@@ -96,19 +96,9 @@ static fcp_code add_block(state *s, fcp_walk walks[FCP_SIDES], uint32_t block, u
     return FCP_OK;
 }
 
-/* A plan has at most this many bundles. Each is moved in and out of both passes, and planning takes about a kilobyte for
- * it. Only a layout in which most of several thousand ranks hold tokens for most others has more. */
+/* A plan has at most this many bundles. Each is moved in and out of both passes, and planning takes about a kilobyte
+ * for it. Only a layout in which most of several thousand ranks hold tokens for most others has more. */
 enum { BUNDLES_MAX = 1 << 24 };
-
-static fcp_code too_many_bundles(planning *x) {
-    const fcp_code code = planning_fail(
-        x, FCP_E_PLAN_SIZE, planning_span(x, x->program->at[AT_LAYOUT]),
-        "%s over %u ranks: tokens would move in more than %d bundles, because most ranks hold tokens for most others",
-        fcp_layout_names[x->program->layout], x->problem->rule.group, BUNDLES_MAX);
-    diag_hint(x->d, "layout = %s(group = N), over fewer ranks, has each rank exchange tokens with fewer others",
-              fcp_layout_names[x->program->layout]);
-    return code;
-}
 
 /* Makes the bundles of a home from `found`, and empties that. */
 static fcp_code make_bundles(state *s, uint32_t home) {
@@ -144,8 +134,7 @@ static fcp_code make_bundles(state *s, uint32_t home) {
         at[s->met[i]] = 0;
     }
     s->count = s->met_count = 0;
-    if (out->count > BUNDLES_MAX) return too_many_bundles(s->x);
-    return out->units < UINT32_MAX / 8 ? FCP_OK : FCP_E_PLAN_SIZE;
+    return out->count <= BUNDLES_MAX && out->units < UINT32_MAX / 8 ? FCP_OK : FCP_E_PLAN_SIZE;
 }
 
 /* Checks that no rank holds more tokens for the caller than 31 bits count. */
@@ -194,16 +183,32 @@ static fcp_code build(state *s) {
     return code;
 }
 
+void reshuffle_hint_group(const planning *x) {
+    diag_hint(x->d, "layout = %s(group = N), over fewer ranks, has each rank exchange tokens with fewer others",
+              fcp_layout_names[x->program->layout]);
+}
+
+/* Says what is too large: the number of bundles, or what they are made of. */
+static fcp_code say_too_large(const planning *x, const reshuffle *out) {
+    if (out->count <= BUNDLES_MAX)
+        return planning_fail(x, FCP_E_PLAN_SIZE, x->program->at[AT_LENGTHS],
+                             "the batch is too large for a plan of so few ranks: the layout has more than 2^31 tokens "
+                             "on a rank, or 2^30 parts of blocks");
+    const fcp_code code = planning_fail(
+        x, FCP_E_PLAN_SIZE, x->program->at[AT_LAYOUT],
+        "%s over %u ranks: tokens would move in more than %d bundles, because most ranks hold tokens for most others",
+        fcp_layout_names[x->program->layout], x->problem->rule.group, BUNDLES_MAX);
+    reshuffle_hint_group(x);
+    return code;
+}
+
 fcp_code reshuffle_build(planning *x) {
     const problem *p = x->problem;
     reshuffle *out = ARENA_ZNEW(&x->work, reshuffle, 1);
     if (!out) return FCP_E_NO_MEMORY;
     state s = {.x = x, .p = p, .out = out, .planned = p->program->layout == FCP_LAYOUT_PLANNED};
     fcp_code code = build(&s);
-    if (code == FCP_E_PLAN_SIZE && s.out->count <= BUNDLES_MAX)
-        return planning_fail(x, code, x->program->at[AT_LENGTHS],
-                             "the batch is too large for a plan of so few ranks: the layout has more than 2^31 tokens "
-                             "on a rank, or 2^30 parts of blocks");
+    if (code == FCP_E_PLAN_SIZE) return say_too_large(x, out);
     if (!code) x->reshuffle = out;
     return code;
 }

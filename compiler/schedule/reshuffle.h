@@ -29,6 +29,8 @@ typedef struct reshuffle {
  * rank, than a plan holds. Cost: O(pieces + runs of the layout); memory: O(pieces + blocks times the ranks that hold
  * them). */
 fcp_code reshuffle_build(planning *x);
+/* Adds a hint to what was said last: the layout within groups of ranks. */
+void reshuffle_hint_group(const planning *x);
 /* The unit of a bundle that begins at token `first`: how many tokens it has. */
 static inline uint32_t bundle_unit(const problem *p, const bundle *b, uint32_t first) {
     return b->tokens - first < p->unit ? b->tokens - first : p->unit;

@@ -70,13 +70,14 @@ Test(compile, coalesce_changes_neither_bytes_nor_rounds) {
     }
 }
 
+static const char MANY_BUNDLES[] = "cluster { nodes = 700; gpus = 8 }\nbatch { lengths = [12K x 3000] }\n"
+                                   "plan { mask = causal; block = 2K; layout = zigzag; passes = forward }\n";
+
 Test(compile, refuses) {
     
     refuse(FCP_E_MEMORY_CAP, "would",
            "cluster { gpus = 2; memory = 1 MB }\nbatch { lengths = [65536] }\nplan { mask = causal; block = 512 }\n");
-    refuse(FCP_E_PLAN_SIZE, "zigzag over 5600 ranks: tokens would move in more than 16777216 bundles",
-           "cluster { nodes = 700; gpus = 8 }\nbatch { lengths = [12K x 3000] }\n"
-           "plan { mask = causal; block = 2K; layout = zigzag; passes = forward }\n");
+    refuse(FCP_E_PLAN_SIZE, "zigzag over 5600 ranks: tokens would move in more than 16777216 bundles", MANY_BUNDLES);
     refuse(FCP_E_MASK_DIV_ZERO, "division by zero for q = 0, k = 0",
            "batch { lengths = [100] }\nmask m = q / k > 1\nplan { mask = m }\n");
     refuse(FCP_E_MASK_EXACT, "7 is not a multiple of 2",
@@ -413,4 +414,11 @@ Test(compile, places_after_another_program) {
         }
         free(alone);
     }
+}
+
+/* So does an error whose place also has a warning. */
+Test(compile, place_of_too_many_bundles) {
+    char *said = said_of(MANY_BUNDLES, true, false);
+    cr_expect(strstr(said, "second.fcp:3:44: error[E404]"), "%s", said);
+    free(said);
 }
