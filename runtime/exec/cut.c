@@ -4,8 +4,8 @@
  * Gives:    bodies of extracts; equal plans give equal bytes.
  * Method:   1. Walk over the rank's instructions, home blocks, bundles and layout, and pick the records that they name,
  *              and those that these name in turn.
- *           2. Give the picked records of each table new numbers, in the order of their old ones. What lies next to each
- *              other, such as the tiles of a visit, then still does.
+ *           2. Give the picked records of each table new numbers, in the order of their old ones. What lies next to
+ *              each other, such as the tiles of a visit, then still does.
  *           3. Write each table, with the new numbers.
  * Cost:     making a cutter is linear in the plan. A cut is linear in the extract, but for the sort of what it picks.
  */
@@ -16,6 +16,7 @@
 
 #include "runtime/base/grow.h"
 #include "runtime/exec/bundles.h"
+#include "runtime/exec/rank_memory.h"
 #include "runtime/plan/extract_file.h"
 #include "runtime/plan/file.h"
 #include "runtime/plan/head_ranges.h"
@@ -36,8 +37,8 @@ struct fcp_cutter {
     const fcp_plan *plan;
     uint32_t first_rank, rank_count;
     fcp_bundles *bundles;
-    fcp_extract_about about;            /* without what is a rank's own */
-    uint32_t *home_first, *home_blocks; /* the home blocks of each rank */
+    fcp_homes *homes;        /* of each rank */
+    fcp_extract_about about; /* without what is a rank's own */
     picks of[PICKED];
     fcp_span *spans;
     size_t spans_count, spans_room;
@@ -139,7 +140,7 @@ static bool pick_all(fcp_cutter *c, uint32_t rank) {
             const fcp_stream *s = fcp_stream_of(c->plan, (fcp_pass)pass, rank, (fcp_queue)queue);
             for (uint32_t i = 0; i < s->count; i++) pick_instr(c, &c->plan->instrs[s->first + i]);
         }
-    for (uint32_t i = c->home_first[rank]; i < c->home_first[rank + 1]; i++) pick_block(c, c->home_blocks[i]);
+    for (uint32_t i = 0; i < c->homes[rank].homes; i++) pick_block(c, c->homes[rank].block[i]);
     const fcp_bundle all = fcp_bundles_of(c->bundles, rank);
     for (uint32_t i = 0; i < all.count; i++) pick_block(c, all.runs[i].block);
     bool good = pick_layout(c, rank);
@@ -411,19 +412,6 @@ fcp_code fcp_cut(fcp_cutter *c, uint32_t rank, const void **out_body, size_t *ou
 
 /* --- the cutter --------------------------------------------------------------------------------------------------- */
 
-static bool make_homes(fcp_cutter *c) {
-    const fcp_plan *plan = c->plan;
-    const uint32_t ranks = plan->problem->ranks;
-    c->home_first = calloc((size_t)ranks + 2, sizeof *c->home_first);
-    c->home_blocks = malloc((size_t)(plan->blocks_count + 1) * sizeof *c->home_blocks);
-    if (!c->home_first || !c->home_blocks) return false;
-    for (uint64_t b = 0; b < plan->blocks_count; b++) c->home_first[plan->blocks[b].home + 2]++;
-    for (uint32_t r = 2; r <= ranks; r++) c->home_first[r] += c->home_first[r - 1];
-    for (uint64_t b = 0; b < plan->blocks_count; b++)
-        c->home_blocks[c->home_first[plan->blocks[b].home + 1]++] = (uint32_t)b;
-    return true;
-}
-
 fcp_code fcp_cutter_make(const fcp_plan *plan, uint32_t first_rank, uint32_t rank_count, fcp_cutter **out_cutter,
                          fcp_error *err) {
     const uint64_t counts[PICKED] = {plan->sequences_count, plan->blocks_count, plan->shapes_count, plan->tiles_count,
@@ -437,7 +425,7 @@ fcp_code fcp_cutter_make(const fcp_plan *plan, uint32_t first_rank, uint32_t ran
         c->about = (fcp_extract_about){.split = fcp_plan_split(plan),
                                        .packed = fcp_plan_packed(plan),
                                        .sequences = plan->sequences_count};
-        good = make_homes(c);
+        good = (c->homes = fcp_homes_of(plan));
     }
     for (int i = 0; i < PICKED && good; i++) {
         c->of[i].number = malloc((size_t)(counts[i] + 1) * sizeof(uint32_t));
@@ -459,8 +447,7 @@ void fcp_cutter_free(fcp_cutter *c) {
         free(c->of[i].list);
     }
     fcp_bundles_free(c->bundles);
-    free(c->home_first);
-    free(c->home_blocks);
+    free(c->homes);
     free(c->spans);
     free(c->body);
     free(c);
