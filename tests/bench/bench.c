@@ -73,6 +73,11 @@ fcp_plan *bench_plan_watched(const char *source, const uint64_t *lengths, size_t
     return plan;
 }
 
+void bench_temporary(char path[512], const char *name) {
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, 512, "%s/fcpc-bench-%ld-%s", folder && *folder ? folder : "/tmp", (long)getpid(), name);
+}
+
 bool bench_find_fcpc(char path[PATH_MAX]) {
     char own[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);

@@ -21,6 +21,8 @@ fcp_plan *bench_plan_of(const char *source, const uint64_t *lengths, size_t coun
 /* The same, while somebody watches; NULL: nobody does. */
 fcp_plan *bench_plan_watched(const char *source, const uint64_t *lengths, size_t count, const compile_watch *watch);
 
+/* The path of a temporary file of this process. */
+void bench_temporary(char path[512], const char *name);
 /* Where the program fcpc is: beside this one. False: it is not there. */
 bool bench_find_fcpc(char path[PATH_MAX]);
 

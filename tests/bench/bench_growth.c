@@ -4,8 +4,8 @@
  *     batch over those of the small one, which has 256 ranks. 1 is linear. The note has the figures themselves, and the
  *     seconds of one processor that the large plan takes.
  * Cost: instructions come from the processor's counters where the system has them. Else valgrind counts them, 50 times
- *     slower, so that the rows take half an hour. GROWTH_RANKS, a power of two, says how large the large batch is; without
- *     it that has 2,048 ranks.
+ *     slower, so that the rows take half an hour. GROWTH_RANKS, a power of two, says how large the large batch is;
+ *     without it that has 2,048 ranks.
  *
  * What is measured is a call from the command line, `fcpc -q --lengths LIST PROGRAM -o PLAN`, and what reads the plan:
  * `sim`, and the page of the busiest ranks. Instructions do not vary with what else the machine does. Time does, and
@@ -25,16 +25,15 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/workload.h"
 
-enum { SMALL = 256, LARGE = 2048, MOST = 32768, GPUS = 8, TOKENS = 32768, SEED = 7, ARGUMENTS = 16 };
+enum { SMALL = 256, LARGE = 2048, MOST = 32768, SEED = 7, ARGUMENTS = 16 };
 
 typedef struct figure {
     bool ran;
     double instructions, bytes, seconds; /* of all its threads; instructions: 0 if nothing counts them */
 } figure;
 
-/* What is asked of the files of one size: the program, the list of lengths, the plan. */
 typedef struct files {
-    char program[512], list[512], plan[512], other[512];
+    char program[512], list[512], plan[512], page[512];
 } files;
 
 /* Starts a program that says nothing but what it has to say to `log`. */
@@ -102,7 +101,7 @@ static figure measure(char *const argv[], const char *log) {
 static bool write_inputs(const files *f, const uint64_t *pool, size_t pool_count, uint32_t ranks, const char *mask,
                          const char *strategy, const char *layout) {
     size_t count = 0;
-    uint64_t *lengths = workload_sample(pool, pool_count, (uint64_t)ranks * TOKENS, SEED, &count);
+    uint64_t *lengths = workload_sample(pool, pool_count, (uint64_t)ranks * BENCH_TOKENS, SEED, &count);
     FILE *p = fopen(f->program, "w"), *l = fopen(f->list, "w");
     bool ok = lengths && p && l;
     if (ok)
@@ -110,7 +109,7 @@ static bool write_inputs(const files *f, const uint64_t *pool, size_t pool_count
                 "model { heads = 64; kv_heads = 8; head_dim = 128; dtype = bf16 }\n"
                 "cluster { nodes = %u; gpus = %u; gpu = h200 }\n"
                 "plan { mask = %s; block = 2K; strategy = %s; passes = forward, backward; layout = %s }\n",
-                ranks / GPUS, GPUS, mask, strategy, layout);
+                ranks / BENCH_GPUS, BENCH_GPUS, mask, strategy, layout);
     for (size_t i = 0; ok && i < count; i++) fprintf(l, "%llu\n", (unsigned long long)lengths[i]);
     ok = ok && !ferror(p) && !ferror(l);
     if (p) ok = !fclose(p) && ok;
@@ -156,9 +155,10 @@ void bench_growth(void) {
         {"groups", "planned", "lambda"},
         {"auto(budget = 1 s)", "planned", "causal"},
     };
-    const char *asked = getenv("GROWTH_RANKS"), *folder = getenv("TMPDIR");
-    const unsigned long wanted = asked ? strtoul(asked, NULL, 10) : LARGE;
-    char fcpc[PATH_MAX], base[400], log[512];
+    const char *large = getenv("GROWTH_RANKS");
+    const unsigned long wanted = large ? strtoul(large, NULL, 10) : LARGE;
+    char fcpc[PATH_MAX], log[512];
+    files f;
     size_t pool_count = 0;
     bool drawn;
     if (!bench_may_want("growth, ")) return;
@@ -168,35 +168,35 @@ void bench_growth(void) {
         return;
     }
     uint64_t *pool = workload_lengths("wlbllm", UINT64_C(1) << 26, &pool_count, &drawn);
-    snprintf(base, sizeof base, "%s/fcpc-bench-%ld", folder && *folder ? folder : "/tmp", (long)getpid());
-    snprintf(log, sizeof log, "%s.log", base);
+    bench_temporary(log, "log");
+    bench_temporary(f.program, "fcp");
+    bench_temporary(f.list, "lengths");
+    bench_temporary(f.plan, "plan");
+    bench_temporary(f.page, "html");
+    char *const argv[][ARGUMENTS] = {{fcpc, "-q", "--lengths", f.list, f.program, "-o", f.plan},
+                                     {fcpc, "sim", "-q", f.plan},
+                                     {fcpc, "sim", "-q", f.plan, "--html", f.page}};
+    static const char *const what[] = {"plan", "sim", "page"};
+    const uint32_t ranks[2] = {SMALL, (uint32_t)wanted};
     for (size_t i = 0; pool && i < sizeof all / sizeof *all; i++) {
-        const uint32_t ranks[2] = {SMALL, (uint32_t)wanted};
-        static const char *const what[] = {"plan", "sim", "page"};
+        const int asked = all[i].read ? 3 : 1;
         figure got[3][2] = {{{0}}};
         char of[3][128];
         bool wants = false;
-        for (int w = 0; w < (all[i].read ? 3 : 1); w++) {
+        for (int w = 0; w < asked; w++) {
             snprintf(of[w], sizeof of[w], "%s, %s, %s, %s", what[w], all[i].strategy, all[i].layout, all[i].mask);
             wants |= bench_may_want(of[w]);
         }
-        for (int n = 0; n < 2 && wants; n++) {
-            files f;
-            snprintf(f.program, sizeof f.program, "%s.fcp", base);
-            snprintf(f.list, sizeof f.list, "%s.lengths", base);
-            snprintf(f.plan, sizeof f.plan, "%s.plan", base);
-            snprintf(f.other, sizeof f.other, "%s.html", base);
-            char *const argv[3][ARGUMENTS] = {{fcpc, "-q", "--lengths", f.list, f.program, "-o", f.plan},
-                                              {fcpc, "sim", "-q", f.plan},
-                                              {fcpc, "sim", "-q", f.plan, "--html", f.other}};
+        if (!wants) continue;
+        for (int n = 0; n < 2; n++) {
             if (!write_inputs(&f, pool, pool_count, ranks[n], all[i].mask, all[i].strategy, all[i].layout)) break;
-            for (int w = 0; w < (all[i].read ? 3 : 1); w++) got[w][n] = measure(argv[w], log);
+            for (int w = 0; w < asked; w++) got[w][n] = measure(argv[w], log);
             unlink(f.program);
             unlink(f.list);
             unlink(f.plan);
-            unlink(f.other);
+            unlink(f.page);
         }
-        for (int w = 0; w < (all[i].read ? 3 : 1) && wants; w++) rows(of[w], ranks[1], &got[w][0], &got[w][1]);
+        for (int w = 0; w < asked; w++) rows(of[w], ranks[1], &got[w][0], &got[w][1]);
     }
     unlink(log);
     free(pool);

@@ -12,8 +12,6 @@
 #include "compiler/simulate/simulate.h"
 #include "tests/support/moved.h"
 
-enum { BENCH_GPUS = 8 /* of a node */, BENCH_TOKENS = 32768 /* of a rank */ };
-
 typedef struct bench_moved {
     bool all;        /* `place` is asked for, too */
     bool good;

@@ -38,12 +38,14 @@ typedef struct size {
     const char *strategy;      /* NULL: fcp */
     double goal_plan;          /* bytes of the plan file; 0: none */
     size_t sequences;          /* so many sequences of 16 tokens in place of a workload; 0: the workload */
+    bool extracts;             /* measure what one rank loads, too */
 } size;
 
 static const size sizes[] = {
     {"wlbllm-256x32k", "wlbllm-256x32k", 32, 1, 51, 0.010, 64.0 * 1048576, true, true},
     {"wlbllm-1024x32k", "wlbllm-1024x32k", 128, 1, 21, 0.050, 0, true, true},
     {"16,384 ranks", "wlbllm-1024x32k", 2048, 16, 3, 2.0, 4.0 * 1073741824, true},
+    {"32,768 ranks", "wlbllm-1024x32k", 4096, 32, 1, 0, 0, true, .extracts = true},
     {"wlbllm-256x32k", "wlbllm-256x32k", 32, 1, 21, 0.060, 0, true, .layout = "zigzag", .goal_plan = 12e6},
     {"wlbllm-256x32k", "wlbllm-256x32k", 32, 1, 21, 0.060, 0, .layout = "contiguous", .goal_plan = 12e6},
     {"wlbllm-256x32k", "wlbllm-256x32k", 32, 1, 21, 0.025, 0, .layout = "contiguous", .both = true, .strategy = "cad",
@@ -60,7 +62,8 @@ typedef struct result {
     double seconds, processor, write, load; /* medians; processor: processor time of the same as seconds */
     fcpc_times times;
     double first, first_seconds; /* a first call's processor time and wall time; 0: not measured */
-    uint64_t plan_bytes, peak_bytes;
+    uint64_t plan_bytes, peak_bytes, extract_bytes; /* extract_bytes: of the largest extract */
+    double extract;                                 /* seconds to load one */
     double round_ratio[FCP_FABRICS]; /* sum of round maxima over the heaviest rank's bytes; 0: the fabric is not used */
 } result;
 
@@ -119,6 +122,37 @@ static void round_ratios(const fcp_plan *plan, double out[FCP_FABRICS]) {
     free(moved);
 }
 
+/* Loads the extract of a rank amid the others, and finds the largest. */
+static fcp_code measure_extracts(const char *path, result *out, fcp_error *err) {
+    char extracts[600];
+    uint8_t root[FCP_DIGEST_BYTES];
+    double times[FIRST_RUNS];
+    fcp_plan *plan = NULL;
+    fcp_shape shape = {.ranks = 0};
+    snprintf(extracts, sizeof extracts, "%s.slices", path);
+    fcp_code code = fcp_plan_load(path, &plan, err);
+    if (!code) fcp_plan_shape(plan, &shape);
+    if (!code) code = fcp_extracts_save(plan, extracts, NULL, root, err);
+    fcp_plan_free(plan);
+    for (uint32_t r = 0; r < shape.ranks && !code; r++) {
+        void *bytes = NULL;
+        size_t bytes_read;
+        code = fcp_extracts_read(extracts, r, &bytes, &bytes_read, err);
+        if (!code && bytes_read > out->extract_bytes) out->extract_bytes = bytes_read;
+        free(bytes);
+    }
+    for (int i = 0; i < FIRST_RUNS && !code; i++) {
+        fcp_plan *extract = NULL;
+        const double start = bench_now();
+        code = fcp_extracts_load(extracts, shape.ranks / 2 + (uint32_t)i, root, &extract, err);
+        times[i] = bench_now() - start;
+        fcp_plan_free(extract);
+    }
+    if (!code) out->extract = bench_median(times, FIRST_RUNS);
+    unlink(extracts);
+    return code;
+}
+
 static fcp_code measure(const size *z, const fcpc_program *program, const uint64_t *lengths, size_t count,
                         const char *path, result *out) {
     double seconds[MAX_RUNS], processor[MAX_RUNS], writes[MAX_RUNS], loads[MAX_RUNS], unsorted[MAX_RUNS];
@@ -157,6 +191,11 @@ static fcp_code measure(const size *z, const fcpc_program *program, const uint64
         loads[i] = bench_now() - start;
         if (code != FCP_OK) fprintf(stderr, "%s: %s\n", z->name, err.message);
         fcp_plan_free(plan);
+    }
+    if (code == FCP_OK && z->extracts) {
+        fcp_error err = {0};
+        code = measure_extracts(path, out, &err);
+        if (code != FCP_OK) fprintf(stderr, "%s: %s\n", z->name, err.message);
     }
     if (code != FCP_OK) return code;
     out->seconds = bench_median(seconds, z->runs);
@@ -233,9 +272,8 @@ static fcp_code child(const size *z, result *out) {
         fprintf(stderr, "%s", text ? text : "");
         free(text);
     }
-    const char *folder = getenv("TMPDIR");
     char path[512];
-    snprintf(path, sizeof path, "%s/fcpc-bench-%ld.plan", folder && *folder ? folder : "/tmp", (long)getpid());
+    bench_temporary(path, "plan");
     if (code == FCP_OK) code = measure(z, program, lengths, count, path, out);
     if (code == FCP_OK && z->first) code = measure_first(z, source, lengths, count, path, out);
     unlink(path);
@@ -311,6 +349,12 @@ static void rows(const size *z, const result *r) {
         snprintf(name, sizeof name, "load and verify %s", what);
         bool has_goal = z->nodes == 32 && !z->layout;
         bench_row(name, r->load * 1e3, "ms", has_goal ? "<= 10 ms" : "", r->load <= 0.010, "");
+    }
+    if (z->extracts) {
+        snprintf(name, sizeof name, "load a rank's extract, %s", what);
+        bench_row(name, r->extract * 1e3, "ms", "<= 1 ms", r->extract <= 1e-3, "median of 21 ranks");
+        snprintf(name, sizeof name, "the largest extract of a rank, %s", what);
+        bench_row(name, (double)r->extract_bytes / 1e3, "kB", "<= 1000 kB", r->extract_bytes <= 1000000, "");
     }
     for (int f = 0; f < FCP_FABRICS; f++)
         if (!z->layout && r->round_ratio[f] > 0) {

@@ -24,11 +24,6 @@ static fcp_plan *make_plan(bool *out_drawn) {
     return plan;
 }
 
-static void temporary(char path[512], const char *name) {
-    const char *folder = getenv("TMPDIR");
-    snprintf(path, 512, "%s/fcpc-bench-%ld-%s", folder && *folder ? folder : "/tmp", (long)getpid(), name);
-}
-
 static bool write_file(const char *path, const char *bytes, size_t size) {
     FILE *f = fopen(path, "wb");
     bool ok = f && fwrite(bytes, 1, size, f) == size;
@@ -41,7 +36,7 @@ static void bench_file(const fcp_plan *plan, const char *from) {
     size_t size = 0;
     bool ok = true;
     double used = bench_processor();
-    temporary(path, "trace.json");
+    bench_temporary(path, "trace.json");
     for (int i = 0; i < RUNS && ok; i++) {
         sim_profile profile;
         sim_result result;
@@ -74,8 +69,8 @@ static double paint(const char *chromium, const char *page) {
         ".observe({type: 'paint', buffered: true})</script>";
     char path[512], folder[512], command[3200], line[1000];
     double found = 0;
-    temporary(path, "page.html");
-    temporary(folder, "profile");
+    bench_temporary(path, "page.html");
+    bench_temporary(folder, "profile");
     const char *policy = strstr(page, "<meta http-equiv"), *rest = policy ? strchr(policy, '\n') : NULL;
     FILE *f = rest ? fopen(path, "wb") : NULL;
     if (!f) return 0;

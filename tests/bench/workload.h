@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { BENCH_GPUS = 8 /* of a node */, BENCH_TOKENS = 32768 /* of a rank */ };
+
 /* Returns the lengths of NAME.lengths ("wlbllm-256x32k"), a file in $FCPC_WORKLOADS or ../shared/workloads. If it is
  * not there, draws a batch of `tokens` tokens with the same kind of tail (*out_drawn). The caller frees the array.
  * NULL: no memory. */
