@@ -6,7 +6,7 @@
  *           1. magic, version, the rank, and the size, which must be that of the file's index;
  *           2. the proof: the hashes of the path lead from the body to the root;
  *           3. the lengths of the tables;
- *           4. index and check. The verifier has seen the plan from which the proven bytes were cut; so it does not run.
+ *           4. index and check. The verifier does not run: it has seen the plan from which the proven bytes were cut.
  *           No memory is allocated in proportion to a number that the file merely states.
  * Cost:     linear in the extract. Of the file a rank reads the header, two numbers of the index and its own extract.
  */
@@ -25,9 +25,8 @@
 static fcp_code check_version(uint32_t version, fcp_error *err) {
     if (version == FCP_PLAN_VERSION) return FCP_OK;
     return fcp_fail(err, FCP_E_PLAN_VERSION,
-                    "the extract is of version %u, and this is version %u: compile the plan "
-                    "again",
-                    version, FCP_PLAN_VERSION);
+                    "the extract is of version %u, and this is version %u: compile the plan again", version,
+                    FCP_PLAN_VERSION);
 }
 
 static fcp_code check_header(const uint8_t *base, uint64_t size, uint32_t rank, extract_header *h, fcp_error *err) {
@@ -42,9 +41,8 @@ static fcp_code check_header(const uint8_t *base, uint64_t size, uint32_t rank, 
     const uint64_t before = sizeof *h + (uint64_t)fcp_extract_path(rank, h->ranks) * sizeof(fcp_hash);
     if (h->path != fcp_extract_path(rank, h->ranks) || size < before || h->body != size - before)
         return fcp_fail(err, FCP_E_PLAN_TRUNCATED,
-                        "the extract of rank %u has %llu bytes, and its header says other "
-                        "lengths",
-                        rank, (unsigned long long)size);
+                        "the extract of rank %u has %llu bytes, and its header says other lengths", rank,
+                        (unsigned long long)size);
     return FCP_OK;
 }
 

@@ -3,8 +3,8 @@
  * Requires: a verified plan.
  * Gives:    the bytes that plan/extract_file.h describes; equal plans give equal bytes. The file is replaced atomically
  *           (base/whole_file.h).
- * Method:   each extract is cut twice: for its leaf and its size, on which everything before it in the file depends, and
- *           to be written. So no more than one is in memory.
+ * Method:   each extract is cut twice: for its leaf and its size, on which everything before it in the file depends,
+ *           and to be written. So no more than one is in memory.
  * Cost:     linear in the plan and in the bytes of the extracts; memory for 64 bytes and 4 bundles of each rank.
  */
 #include <errno.h>

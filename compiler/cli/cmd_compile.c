@@ -48,8 +48,7 @@ static fcp_code find_slices(cmd_input *input, const char *path, fcp_error *err) 
         if (!x || !x->path) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
         if (access(x->path, F_OK) == 0 && fcp_extracts_said(x->path, x->root, NULL) == FCP_E_PLAN_MAGIC)
             code = fcp_fail_in(err, FCP_E_WRITE, x->path, 0, 0,
-                               "is there, and is no file of extracts: --slices would "
-                               "replace it");
+                               "is there, and is no file of extracts: --slices would replace it");
     }
     return code;
 }

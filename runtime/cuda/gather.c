@@ -24,9 +24,8 @@ fcp_code fcp_cuda_gather_plan(fcp_cuda_session *s, uint32_t rank, fcp_error *err
         const fcp_bundle_run *run = &all.runs[i];
         const fcp_block *k = &plan->blocks[run->block];
         const fcp_heads *h = &plan->heads[k->heads];
-        const fcp_homes *h_of =
-            &s->homes[k->home]; /* an extract knows none of other ranks, whose blocks do not lie here */
-        const uint64_t first = k->home_slot < h_of->homes ? h_of->first[fcp_side_of(k)][k->home_slot] : 0;
+        const fcp_homes *at = &s->homes[k->home]; /* of another rank, an extract knows no homes, and none is needed */
+        const uint64_t first = k->home_slot < at->homes ? at->first[fcp_side_of(k)][k->home_slot] : 0;
         r->runs[i] = (fk_gather_run){.home = first + run->first,
                                      .place = run->place,
                                      .at = run->at,

@@ -11,7 +11,7 @@
  *           4. Bring the stretches into the order of pieces, which is that of (block, offset), by a counting sort.
  *           5. Sort the ends of stretches, by two counting sorts, so that those of a bundle follow each other.
  *           6. Append each stretch to its bundle. Stretches that follow each other at both ends become one.
- * Cost:     linear in ranks, pieces, runs and stretches. Step 1 sorts the pieces of a sequence if they are not in order.
+ * Cost:     linear in ranks, pieces, runs and stretches. Step 1 sorts the pieces of a sequence if they are out of order.
  */
 #include "runtime/exec/bundles.h"
 #include "runtime/plan/head_ranges.h"

@@ -24,8 +24,8 @@ typedef struct fcp_homes {
     uint64_t tokens[FCP_SIDES];       /* of all of them */
     const uint64_t *first[FCP_SIDES]; /* [homes + 1]: the first home query, or key, of each home slot */
 } fcp_homes;
-/* The home blocks of every rank, of an extract those of its rank alone: an array with an entry for each, in one piece of memory that the caller frees with
- * free(). NULL: out of memory. */
+/* The home blocks of every rank; of an extract, those of its own rank alone. An array with an entry for each rank, in one
+ * piece of memory that the caller frees with free(). NULL: out of memory. */
 fcp_homes *fcp_homes_of(const fcp_plan *plan);
 
 /* How many transient slots of each class a rank uses in a pass, found by a walk over its instructions. 0 for IN, OUT

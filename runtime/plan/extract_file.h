@@ -6,8 +6,8 @@
  *                FCP_SECTIONS, then those of FCP_EXTRACT_SECTIONS. Gaps are zero
  *   a file       extracts_header | where each rank's extract begins, and where the last one ends | the extracts
  *
- * The proof is a Merkle tree of SHA-256. A leaf hashes a rank's number and its body. A node hashes the two below it, and
- * one without a neighbour moves up as it is. The root hashes the number of ranks, the digest of the plan and the
+ * The proof is a Merkle tree of SHA-256. A leaf hashes a rank's number and its body. A node hashes the two below it,
+ * and one without a neighbour moves up as it is. The root hashes the number of ranks, the digest of the plan and the
  * topmost node. Each kind of hash begins with another byte, so that none can pass for another kind. The path has the
  * neighbours of the rank's leaf and of the nodes above it, from the leaf up. Who knows the root thus knows that a body
  * is the one that was cut from the plan for this rank. Nothing else protects an extract: no checksums.

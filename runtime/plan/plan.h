@@ -71,11 +71,11 @@ struct fcp_plan {
     fcp_extract *extract; /* malloc'd: this is one rank's extract of a plan (extract.h); NULL: a whole plan */
     /* derived from the tables by fcp_plan_index */
     uint64_t *sequence_offsets; /* malloc'd: prefix sums of queries, sequences_count + 1 of them, and then of keys */
-    uint64_t *rank_tokens;      /* malloc'd: how many queries the caller holds at each rank, and then keys; of an
-                                 * extract at its rank, of queries and of keys; NULL: what
-                                 * the problem says of the layout is nonsense, and fcp_plan_check refuses it */
-    /* malloc'd, for the layout `planned` alone: the blocks, by home and then by number. Those of rank r are home_blocks +
-     * home_starts[r] to home_blocks + home_starts[r + 1] - 1 */
+    uint64_t *rank_tokens;      /* malloc'd: how many queries the caller holds at each rank, and then keys; an extract
+                                 * has the two numbers of its rank. NULL: what the problem says of the layout is
+                                 * nonsense, and fcp_plan_check refuses it */
+    /* malloc'd, for the layout `planned` alone: the blocks, by home and then by number. Those of rank r are
+     * home_blocks[home_starts[r]] to home_blocks[home_starts[r + 1] - 1] */
     uint32_t *home_starts, *home_blocks;
     /* malloc'd, NULL if head_classes is empty. For each range in `heads`: what fcp_class_count says, then what
      * fcp_class_of says of each of its query heads, then what fcp_class_size says of each of as many classes */

@@ -14,8 +14,7 @@ typedef enum way { BY_ID, BY_FILE } way;
 typedef struct task {
     const fcp_plan *plan;
     const fcp_plan *other; /* rank `odd`'s, if there is one */
-    const char
-        *extracts; /* a file of the plan's: each rank has its own, in place of the plan; NULL: they have the plan */
+    const char *extracts;  /* a file of the plan's: each rank takes its own, in place of the plan; NULL: the plan */
     uint8_t root[FCP_DIGEST_BYTES]; /* of that file */
     unsigned odd;          /* the rank that is not like the others, or that is failed */
     uint32_t graph_from, timeout_s, odd_graph_from; /* timeout_s: of what waits for a fault; 0: LONG */
