@@ -100,8 +100,8 @@ enum {
     CAD_EXACT_STEPS = 16,
 
     /* cad_cut.c. Sums in the tables of pairs, and for each rank where that is more: with fewer, runs are cut at coarser
-     * steps. With coarse steps ranks cannot be filled to the tolerance: 2^19 sums for 4,096 ranks under `lambda` leave
-     * one with 1.49 times the mean's work. Keys are cut at steps so many times as large as rows. */
+     * steps, with which ranks cannot be filled to the tolerance: in test_cad.c, many_ranks_keep_the_tolerance, one
+     * would have 1.72 times the mean's work. Keys are cut at steps so many times as large as rows. */
     CAD_TABLE_SUMS = 1 << 19,
     CAD_TABLE_SUMS_EACH = 1024,
     CAD_KEYS_TO_ROWS = 4,

@@ -153,7 +153,6 @@ void bench_growth(void) {
         {"dcp", "contiguous", "causal"},
         {"groups", "planned", "causal"},
         {"groups", "planned", "lambda"},
-        {"auto(budget = 1 s)", "planned", "causal"},
     };
     const char *large = getenv("GROWTH_RANKS");
     const unsigned long wanted = large ? strtoul(large, NULL, 10) : LARGE;
