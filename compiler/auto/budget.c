@@ -96,7 +96,7 @@ void auto_set_budget(auto_job *j) {
     const struct fcpc_program *g = j->program;
     j->report->budget = g->budget * UINT64_C(1000);
     for (uint32_t e = 1; e <= g->effort && !g->budget; e++)
-        j->report->budget += SECONDS_A_TRY * searched_of_effort[e] * SECOND;
+        j->report->budget += (uint64_t)SECONDS_A_TRY * searched_of_effort[e] * SECOND;
 }
 
 void auto_note_first(auto_job *j) {

@@ -191,7 +191,7 @@ static void count_records(const fcp_cutter *c, uint32_t rank, uint64_t counts[FC
         counts[FCP_SECTION_PARTS] += plan->tiles[c->of[TILES].list[i]].parts;
     for (size_t i = 0; i < c->of[SHAPES].count; i++)
         counts[FCP_SECTION_RUNS] += plan->shapes[c->of[SHAPES].list[i]].runs;
-    counts[FCP_SECTION_STREAMS] = FCP_PASSES * FCP_QUEUES;
+    counts[FCP_SECTION_STREAMS] = (uint64_t)FCP_PASSES * FCP_QUEUES;
     for (int s = 0; s < FCP_PASSES * FCP_QUEUES; s++) {
         const fcp_stream *of = fcp_stream_of(plan, (fcp_pass)(s / FCP_QUEUES), rank, (fcp_queue)(s % FCP_QUEUES));
         counts[FCP_SECTION_INSTRS] += of->count;

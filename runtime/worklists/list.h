@@ -57,8 +57,7 @@ void fcp_worklists_replace_keys(fcp_worklists *w, const struct fcp_worklists_kep
 /* Which sums of dK and dV are empty when the launch for a range of heads begins, which does visits [first, first +
  * count) of an ATTEND: out_slots[b] becomes the DKV slot in which the launch adds to KV block b if nothing has been
  * added there yet, and nothing is by other launches of the ATTEND; FCP_NONE otherwise (empty_sums.c). */
-void fcp_worklists_empty_sums(const fcp_arena *a, uint32_t range, uint32_t first, uint32_t count,
-                              uint32_t *out_slots);
+void fcp_worklists_empty_sums(const fcp_arena *a, uint32_t range, uint32_t first, uint32_t count, uint32_t *out_slots);
 
 /* Gives the pieces of a list of keys their locks and turns (locks.c). False: out of memory. */
 bool fcp_worklists_give_turns(fcp_worklists *w, const fcp_arena *a, fcp_key_order order);

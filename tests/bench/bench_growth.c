@@ -141,18 +141,10 @@ void bench_growth(void) {
         const char *strategy, *layout, *mask;
         bool read; /* what reads a plan is measured too */
     } all[] = {
-        {"fcp", "planned", "causal", true},
-        {"fcp", "planned", "lambda"},
-        {"fcp", "contiguous", "causal"},
-        {"fcp", "contiguous", "lambda"},
-        {"fcp", "zigzag(group = 8)", "causal"},
-        {"cad", "contiguous", "causal"},
-        {"cad", "contiguous", "lambda"},
-        {"dcp", "planned", "causal"},
-        {"dcp", "planned", "lambda"},
-        {"dcp", "contiguous", "causal"},
-        {"groups", "planned", "causal"},
-        {"groups", "planned", "lambda"},
+        {"fcp", "planned", "causal", true}, {"fcp", "planned", "lambda"},           {"fcp", "contiguous", "causal"},
+        {"fcp", "contiguous", "lambda"},    {"fcp", "zigzag(group = 8)", "causal"}, {"cad", "contiguous", "causal"},
+        {"cad", "contiguous", "lambda"},    {"dcp", "planned", "causal"},           {"dcp", "planned", "lambda"},
+        {"dcp", "contiguous", "causal"},    {"groups", "planned", "causal"},        {"groups", "planned", "lambda"},
     };
     const char *large = getenv("GROWTH_RANKS");
     const unsigned long wanted = large ? strtoul(large, NULL, 10) : LARGE;

@@ -35,7 +35,7 @@ typedef struct ptx_async_warp {
     uint32_t fence_count, fence_room;
     uint32_t registers;                        /* as setmaxnreg left them; 0: as launched */
     struct ptx_products *products;
-    struct ptx_bulk *bulks; /* additions that were not waited for */
+    struct ptx_bulk *bulks;                                 /* additions that were not waited for */
     uint32_t bulk_count, bulk_room, bulk_groups[PTX_LANES]; /* groups: how many each lane has made */
 } ptx_async_warp;
 ptx_async_warp *ptx_async_of(ptx_warp *w);
