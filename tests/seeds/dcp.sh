@@ -76,6 +76,9 @@ check "four that plan at once get the same bytes" \
 plans "ranks need to exchange no more than a digest of homes; another batch has another" '[.[].homes]
     | (.[0] | test("^[0-9a-f]{64}$")) and .[0] == .[1] and .[0] != .[2]' '' '' \
     '-D batch.lengths=lognormal(median=3000,sigma=1.2,tokens=512K,max=128K,seed=6)'
+"$fcpc" -q "$program" --slices -o "$work/plan.parts"
+says "a rank needs its own part of a plan, and the parts of all ranks are proven to be of this plan" \
+    'the extracts of all ranks are of this plan, root [0-9a-f]{64}$' "$fcpc" verify --slices "$work/plan.parts"
 # the call from another thread: tests/unit/compile/test_compile.c and examples/train_loop.c
 
 row dcp_once_a_node -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128
