@@ -272,17 +272,19 @@ FCP_CLONES static void div_row(const int64_t *restrict x, int64_t b, uint32_t wi
 
 /* Computes x / b or x % b for each element of a line (values with a constant step, none of which overflowed), for 0 < b
  * <= DIVISOR_MAX, without a division for each. LANES neighbours are computed at a time, from the LANES elements before
- * them. Say the step is 3, LANES is 8 and b is 10: 8 elements further, x has grown by 24, so the quotient grows by 2
- * and the remainder by 4. A remainder that reaches b is lowered by b, and its quotient grows by one more. */
-enum { LANE_BITS = 3, LANES = 1 << LANE_BITS };
+ * them. Say the step is 6, LANES is 4 and b is 10: 4 elements further, x has grown by 24, so the quotient grows by 2
+ * and the remainder by 4. A remainder that reaches b is lowered by b, and its quotient grows by one more.
+ *
+ * A vector is as wide as a register of AVX2. GCC passes wider ones through memory there, which took 14 times as long. */
+enum { LANE_BITS = 2, LANES = 1 << LANE_BITS };
 #define DIVISOR_MAX (INT64_MAX / 2)
 typedef int64_t lane_vector __attribute__((vector_size(LANES * sizeof(int64_t))));
 typedef uint64_t quotient_vector __attribute__((vector_size(LANES * sizeof(uint64_t))));
 
 static inline __attribute__((always_inline)) void div_line_of(int64_t first, int64_t step, int64_t b, uint32_t width,
                                                               bool rest, int64_t *out) {
-    static const lane_vector odd[LANE_BITS] = {/* -1 in lanes whose number has bit 0, 1, 2 */
-        {0, -1, 0, -1, 0, -1, 0, -1}, {0, 0, -1, -1, 0, 0, -1, -1}, {0, 0, 0, 0, -1, -1, -1, -1}};
+    /* -1 in lanes whose number has bit 0, 1 */
+    static const lane_vector odd[LANE_BITS] = {{0, -1, 0, -1}, {0, 0, -1, -1}};
     int64_t by = mc_mod(step, b);               /* how far a lane is ahead of another, */
     uint64_t more = (uint64_t)mc_div(step, b);  /* and its quotient; those beyond `width` may wrap */
     lane_vector rests = mc_mod(first, b) + (lane_vector){0};
