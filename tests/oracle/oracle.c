@@ -37,20 +37,20 @@ static void sweep(unsigned first, unsigned count, uint64_t budget, bool execute,
 }
 
 Test(oracle, plans) {
-    sweep(first_seed(1), count_from_environment("ORACLE_PLANS", amount(30, 400)), 300000, false, false, EVERYTHING);
+    sweep(first_seed(1), count_from_environment("ORACLE_PLANS", amount(30, 200)), 300000, false, false, EVERYTHING);
 }
 Test(oracle, runs) {
-    sweep(first_seed(100001), count_from_environment("ORACLE_RUNS", amount(5, 120)), 120000, true, false, EVERYTHING);
+    sweep(first_seed(100001), count_from_environment("ORACLE_RUNS", amount(5, 60)), 120000, true, false, EVERYTHING);
 }
 Test(oracle, strategies_of_auto) {
-    sweep(first_seed(300001), count_from_environment("ORACLE_PLANS", amount(60, 400)), 20000, false, true, EVERYTHING);
+    sweep(first_seed(300001), count_from_environment("ORACLE_PLANS", amount(60, 200)), 20000, false, true, EVERYTHING);
 }
 
 /* Masks of which most rows need a few keys: blocks are divided into those and the rest. */
 Test(oracle, few_keys) {
-    sweep(first_seed(400001), count_from_environment("ORACLE_PLANS", amount(1, 20)), 14000000, false, false,
+    sweep(first_seed(400001), count_from_environment("ORACLE_PLANS", amount(1, 4)), 14000000, false, false,
           EVERYTHING | DRAW_FEW_KEYS);
-    sweep(first_seed(500001), count_from_environment("ORACLE_RUNS", amount(1, 8)), 14000000, true, false,
+    sweep(first_seed(500001), count_from_environment("ORACLE_RUNS", amount(1, 4)), 14000000, true, false,
           EVERYTHING | DRAW_FEW_KEYS);
 }
 
@@ -59,7 +59,7 @@ Test(oracle, few_keys) {
 Test(oracle, all_together) {
     enum { STRATEGIES = FCP_STRATEGY_COUNT, KINDS = STRATEGIES + 1 };
     random_program *p = zeros(1, sizeof *p);
-    unsigned each = count_from_environment("ORACLE_TOGETHER", amount(1, 8)), done[KINDS] = {0}, all = 0, drawn = 0;
+    unsigned each = count_from_environment("ORACLE_TOGETHER", amount(1, 4)), done[KINDS] = {0}, all = 0, drawn = 0;
     for (unsigned seed = first_seed(200001); all < KINDS * each; seed++) {
         dice d;
         draw_seed(p, &d, seed, 60000, EVERYTHING);

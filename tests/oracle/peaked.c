@@ -140,7 +140,7 @@ static bool alarm_of(const peaked_run *r, uint64_t seed, const char *text, const
 Test(oracle_peaked, right_is_right) {
     static ratios allowed[DTYPES][FCP_TENSORS], used[DTYPES][FCP_TENSORS], unproven;
     const uint64_t first = number_from_environment("PEAKED_SEED", 1);
-    const uint64_t count = number_from_environment("PEAKED_RUNS", amount(400, 10000));
+    const uint64_t count = number_from_environment("PEAKED_RUNS", amount(400, 5000));
     const bool report = getenv("PEAKED_REPORT") != NULL;
     uint64_t alarms = 0, backward = 0;
     for (uint64_t seed = first; seed < first + count; seed++) {

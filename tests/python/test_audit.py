@@ -140,7 +140,7 @@ class Right(unittest.TestCase):
     def test_many_programs(self):
         for name in RIGHT:
             begin = time.time()
-            self.silent(name, int(os.environ.get("AUDIT_PROGRAMS", "100")))
+            self.silent(name, int(os.environ.get("AUDIT_PROGRAMS", "40")))
             print(f"{name}: {time.time() - begin:.1f} s")
 
 

@@ -32,6 +32,7 @@ import fcpc.titan
 from agent import forked
 
 titan_job.logger.setLevel("ERROR")
+STEPS = 2  # of a job, if its test needs no more
 OWN = "torch.distributed.tensor.experimental._context_parallel._attention"
 
 
@@ -91,7 +92,7 @@ def each(ranks, function):
         return [json.loads(Path(folder, str(rank)).read_text()) for rank in range(ranks)]
 
 
-def job(ranks, by_plans, steps=3, change=None, plan=None, **parallelism):
+def job(ranks, by_plans, steps=STEPS, change=None, plan=None, **parallelism):
     """What each rank of a job has logged. torchtitan's state is global, so each job has processes of its own."""
     config = titan_job.stock(steps)
     for name, value in parallelism.items():
@@ -156,7 +157,7 @@ class Jobs(unittest.TestCase):
 
     def test_layouts(self):
         """A few steps of two layers; with TITAN_STEPS=20 as many of the whole debug model."""
-        steps, change = int(os.environ.get("TITAN_STEPS", 4)), changed(rows=1)
+        steps, change = int(os.environ.get("TITAN_STEPS", STEPS)), changed(rows=1)
         if "TITAN_STEPS" in os.environ:
             def change(config):
                 config.training.seq_len = 128
@@ -168,11 +169,11 @@ class Jobs(unittest.TestCase):
     def test_the_own_context_parallelism(self):
         """torchtitan's, which takes rows of 128 tokens a rank or more."""
         change = changed(rows=1, length=256)
-        self.same(job(4, True, 3, change, **CP2, **TP2), job(4, False, 3, change, **CP2, **TP2))
+        self.same(job(4, True, STEPS, change, **CP2, **TP2), job(4, False, STEPS, change, **CP2, **TP2))
 
     def test_compositions(self):
         """Activation checkpointing, replicas, and sequences that are not divided among tensor ranks."""
-        want, pair = job(1, False, 3, changed()), job(2, False, 3, changed())
+        want, pair = job(1, False, STEPS, changed()), job(2, False, STEPS, changed())
 
         def set_to(where, **values):
             def change(config):
@@ -186,7 +187,7 @@ class Jobs(unittest.TestCase):
                 ("no sequence parallelism", want, 4, [whole], {**CP2, **TP2, "enable_sequence_parallel": False}),
                 ("replicas", pair, 4, [], {**CP2, "data_parallel_replicate_degree": 2})]:
             with self.subTest(name):
-                self.same(job(ranks, True, 3, changed(*change), **settings), its)
+                self.same(job(ranks, True, STEPS, changed(*change), **settings), its)
 
     def test_compiled(self):
         """Steps have other numbers of tokens; more than 8 compilations of a layer would be an error."""
@@ -200,12 +201,12 @@ class Jobs(unittest.TestCase):
             config.model_spec = qwen3.model_registry("debugmodel")
             config.loss.loss_fn.global_vocab_size = config.model_spec.model.vocab_size
             del config.model_spec.model.layers[2:]
-        self.same(job(4, True, 3, changed(qwen), **CP2, **TP2), job(1, False, 3, changed(qwen)))
+        self.same(job(4, True, STEPS, changed(qwen), **CP2, **TP2), job(1, False, STEPS, changed(qwen)))
         tiny = changed(rows=1, length=64)
-        self.same(job(4, True, 3, tiny, {"block": 64}, **FOUR), job(1, False, 3, tiny))
-        narrow = job(1, True, 3, changed(), {"mask": "window(w = 20)"})
-        self.same(job(2, True, 3, changed(), {"mask": "window(w = 20)"}, **CP2), narrow)
-        self.assertNotEqual(narrow[0]["losses"], job(1, True, 3, changed())[0]["losses"])
+        self.same(job(4, True, STEPS, tiny, {"block": 64}, **FOUR), job(1, False, STEPS, tiny))
+        narrow = job(1, True, STEPS, changed(), {"mask": "window(w = 20)"})
+        self.same(job(2, True, STEPS, changed(), {"mask": "window(w = 20)"}, **CP2), narrow)
+        self.assertNotEqual(narrow[0]["losses"], job(1, True, STEPS, changed())[0]["losses"])
 
     def test_the_example(self):
         """By torchtitan's command line."""

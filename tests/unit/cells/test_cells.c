@@ -241,7 +241,7 @@ static void check_all(const exprs *e, int root, int64_t n, uint32_t heads, int s
 
 Test(cells, random_masks) {
     static exprs e;
-    for (int seed = 1; seed <= (int)amount(150, 1500); seed++) {
+    for (int seed = 1; seed <= (int)amount(150, 900); seed++) {
         int root = random_mask(&e, (uint64_t)seed, 1 + seed % 4, seed % 3 == 0);
         uint64_t longest = seed % 100 == 0 ? N_MAX : seed % 10 == 0 ? 400 : 150;
         check_all(&e, root, 1 + (int64_t)draw(&e, longest), 1 + (uint32_t)draw(&e, HEADS_MAX), seed, NULL);
@@ -330,7 +330,7 @@ static mc_env draw_env(exprs *e, uint64_t longest, bool apart, array_set *arrays
 
 Test(cells, random_offsets) {
     static exprs e;
-    for (int seed = 10001; seed <= 10000 + (int)amount(75, 700); seed++) {
+    for (int seed = 10001; seed <= 10000 + (int)amount(75, 400); seed++) {
         e.seed = (uint64_t)seed;
         mc_env env = draw_env(&e, seed % 10 == 0 ? 400 : 150, true, NULL);
         int root = random_mask(&e, (uint64_t)seed, 1 + seed % 4, seed % 3 == 0);
@@ -341,7 +341,7 @@ Test(cells, random_offsets) {
 Test(cells, random_fields) {
     static exprs e;
     static array_set arrays;
-    unsigned faults = 0, index = 0, count = amount(250, 2500);
+    unsigned faults = 0, index = 0, count = amount(250, 1500);
     for (int seed = 20001; seed <= 20000 + (int)count; seed++) {
         e.seed = (uint64_t)seed;
         mc_env env = draw_env(&e, seed % 100 == 0 ? N_MAX : seed % 10 == 0 ? 400 : 150, seed % 4 == 0, &arrays);
@@ -391,7 +391,7 @@ Test(cells, masks_of_fields) {
     static exprs e;
     static array_set arrays;
     unsigned faults = 0;
-    for (int seed = 40001; seed <= 40000 + (int)amount(90, 1000); seed++) {
+    for (int seed = 40001; seed <= 40000 + (int)amount(90, 600); seed++) {
         e.seed = (uint64_t)seed;
         e.count = 0;
         bool apart = seed % 5 == 0;

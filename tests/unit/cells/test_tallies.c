@@ -208,7 +208,7 @@ Test(tallies, random_masks) {
     static fixture f;
     static const int64_t sizes[] = {128, 64, 96, 256, 37, 200};
     unsigned faulty = 0;
-    for (int seed = 1; seed <= (int)amount(120, 1500); seed++) {
+    for (int seed = 1; seed <= (int)amount(120, 600); seed++) {
         exprs *e = &f.e;
         e->seed = (uint64_t)seed * 1000003;
         e->count = 0;

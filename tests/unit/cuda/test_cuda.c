@@ -78,7 +78,7 @@ Test(cuda, a_slow_network) {
         fcp_plan *plan = plan_named("slow", text);
         x->devices = 1 + (int)i % 3;
         x->seed = 300 + i;
-        run_plan(x, plan, i % 2 ? UINT32_MAX : 0, (int)amount(2, 6), text);
+        run_plan(x, plan, i % 2 ? UINT32_MAX : 0, (int)amount(2, 4), text);
         fcp_plan_free(plan);
     }
 }
@@ -282,7 +282,7 @@ static void fail_each(standin *x, uint32_t graph_from, bool timings, int with, f
     fcp_shape shape;
     fcp_packed packed = {0};
     fcp_error err;
-    const long step = (long)amount(9, 1);
+    const long step = (long)amount(9, 3);
     long at = 1, last = 0, failures = 0;
     x->plan = plan;
     x->idle = true;

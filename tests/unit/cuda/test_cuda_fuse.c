@@ -150,7 +150,7 @@ Test(cuda_fuse, programs) {
 
 /* Random programs, placed in all ways. */
 Test(cuda_fuse, drawn) {
-    const unsigned draws = amount(100, 3000);
+    const unsigned draws = amount(100, 800);
     unsigned run = 0;
     fused_counts all[FCP_PASSES] = {{0}};
     unsigned long waited = 0;
@@ -183,7 +183,7 @@ Test(cuda_fuse, drawn) {
 }
 
 Test(cuda_fuse, examples) {
-    const size_t step = amount(13, 1);
+    const size_t step = amount(13, 3);
     standin *x = stand();
     x->devices = 3;
     for (size_t i = 0; i < FUSED_EXAMPLES; i += step)

@@ -22,7 +22,7 @@ Test(cuda_moved, scattered_plans) {
     static const char *const more[] = {"", "; deterministic = false", "; score = softcap(c = 20.0)", "; sink = 0.5"};
     standin *x = stand();
     uint32_t whole = 0, merged = 0, rounded = 0;
-    for (uint64_t seed = 1; seed < 1 + amount(7, 300); seed++) {
+    for (uint64_t seed = 1; seed < 1 + amount(7, 80); seed++) {
         char text[600];
         uint32_t nodes = 1 + scatter_draw(seed, 100, 0, 2), gpus = 1 + scatter_draw(seed, 100, 1, 3);
         uint32_t kv_heads = 1 + scatter_draw(seed, 100, 2, 2), dim = scatter_draw(seed, 100, 3, 4) ? 16 : 64;

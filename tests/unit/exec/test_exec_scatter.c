@@ -34,7 +34,7 @@ static void count(seen *s, const fcp_plan *plan) {
 #ifdef PLAIN_TESTS
 enum { QUICK = 20, LONG = 60 };
 #else
-enum { QUICK = 120, LONG = 1500 };
+enum { QUICK = 120, LONG = 700 };
 #endif
 Test(scatter, host) {
     const char *runs = getenv("SCATTER_RUNS"), *from = getenv("SCATTER_SEED");

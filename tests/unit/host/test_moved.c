@@ -153,7 +153,7 @@ static void try_seed(uint64_t seed, bool repeat) {
 #ifdef PLAIN_TESTS
 enum { QUICK = 10, LONG = 40 };
 #else
-enum { QUICK = 30, LONG = 500 };
+enum { QUICK = 30, LONG = 250 };
 #endif
 Test(moved, drawn_plans) {
     const char *from = getenv("MOVED_SEED");
