@@ -2,6 +2,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ import torch.distributed as dist
 
 import fcpc
 from agent import forked
+from fcpc.ranks import _new_id
 from fcpc.torch import Attention
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -54,6 +56,19 @@ class Groups(unittest.TestCase):
         except fcpc.Error as error:
             return 7 if error.code == "E703" and "rank 1 has failed, or its process has ended" in str(error) else 1
         return 2
+
+    def test_the_port_is_kept(self):
+        """Nobody else gets the port of an id before the session listens there."""
+        text, kept = _new_id()
+        host, port, _ = text.split(":")
+        with kept, socket.socket() as other, socket.socket() as own:
+            with self.assertRaises(OSError):
+                other.bind((host, int(port)))
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as a session does
+            own.bind((host, int(port)))
+            own.listen()
+            with socket.create_connection((host, int(port)), timeout=10):
+                self.assertTrue(own.accept())
 
     def test_what_is_no_group(self):
         for name in ("ring", ""):

@@ -56,16 +56,21 @@ def gather_hosts(group: Any) -> tuple[int, list[str]]:
     return rank, [store.get(f"{key}/{r}").decode() for r in range(ranks)]
 
 
-def connection_id(group: Any, nccl: bool = False) -> tuple[int, int, Any]:
-    """(rank, ranks, id) for connections of our own among the processes of a group.
+def connection_id(group: Any, nccl: bool = False) -> tuple[int, int, Any, socket.socket | None]:
+    """(rank, ranks, id, port) for connections of our own among the processes of a group.
 
     The id is a buffer of 128 bytes: HOST:PORT:SECRET, or an id of NCCL. The group's first process makes it, and the
-    others get it from the store.
+    others get it from the store. `port` is the socket by which the first process keeps the id's port: nobody else gets
+    it before the session listens there. The caller closes it when the session is made.
     """
     rank, ranks, store, key = meet(group)
-    if rank == 0:
-        store.set(key, _nccl_id() if nccl else _new_id())
-    return rank, ranks, ctypes.create_string_buffer(store.get(key), 128)
+    port = None
+    if rank == 0 and nccl:
+        store.set(key, _nccl_id())
+    elif rank == 0:
+        text, port = _new_id()
+        store.set(key, text)
+    return rank, ranks, ctypes.create_string_buffer(store.get(key), 128), port
 
 
 def _nccl_id() -> bytes:
@@ -74,12 +79,16 @@ def _nccl_id() -> bytes:
     return made.raw
 
 
-def _new_id() -> str:
-    """The text of an id: where others reach this machine, a port that is free here, and a secret."""
+def _new_id() -> tuple[str, socket.socket]:
+    """The text of an id (where others reach this machine, a port that is free here, and a secret), and the port's socket.
+
+    The socket does not listen, and SO_REUSEADDR lets another one of this process do so at the same port.
+    """
     master = os.environ.get("MASTER_ADDR") or "127.0.0.1"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.connect((master, 1))  # sends nothing: it asks which of this machine's addresses would be used
         host = s.getsockname()[0]
-    with socket.socket() as s:
-        s.bind((host, 0))
-        return f"{host}:{s.getsockname()[1]}:{secrets.token_hex(16)}"
+    port = socket.socket()
+    port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    port.bind((host, 0))
+    return f"{host}:{port.getsockname()[1]}:{secrets.token_hex(16)}", port

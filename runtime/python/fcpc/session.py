@@ -11,6 +11,7 @@ import ctypes
 import itertools
 import math
 import os
+import socket
 import threading
 from typing import Any, Protocol, Sequence
 
@@ -145,7 +146,16 @@ class Options(fcp_session_options):
     memory: DeviceMemory | None = None
     interruption: Interruption
     id: Any = None
+    port: socket.socket | None = None  # keeps the port of the id, until the session listens there
     start_record: fcp_start
+
+    def create(self, plan: Plan, err: fcp_error) -> tuple[int, int | None]:
+        """Makes a session of the plan: a code, which `check` must be called with, and the session or None."""
+        made = ctypes.c_void_p()
+        code = C["fcp_session_create"](plan._handle, ctypes.byref(self), ctypes.byref(made), ctypes.byref(err))
+        if self.port and not code:
+            self.port.close()
+        return code, made.value
 
     def check(self, code: int, err: fcp_error) -> None:
         """Raises what a signal handler or the caller's allocator has raised during a call of C; else the error that C
@@ -189,7 +199,7 @@ def session_options(group: Any, cuda: bool = False, device: int = 0, threads: in
         options.memory = DeviceMemory(allocator)
         options.allocator = options.memory.options
     if transport in (b"nccl", b"tcp"):
-        rank, ranks, options.id = (0, 0, None) if group == "mpi" else connection_id(group, cuda)
+        rank, ranks, options.id, options.port = (0, 0, None, None) if group == "mpi" else connection_id(group, cuda)
         options.start_record = fcp_start(ctypes.sizeof(fcp_start), ranks, rank, device + 1 if cuda else 0,
                                          id=ctypes.addressof(options.id) if options.id else None)
         options.start = ctypes.addressof(options.start_record)
@@ -365,10 +375,8 @@ class Session(Running):
                                 "and release")
         self.plan, self._cuda, self._places = plan, backend == "cuda", Places(plan)
         self._options = session_options(group, self._cuda, device, threads, timeout, allocator)
-        made = ctypes.c_void_p()
-        self._options.check(C["fcp_session_create"](plan._handle, ctypes.byref(self._options), ctypes.byref(made),
-                                                    ctypes.byref(self._error)), self._error)
-        self._session = made.value
+        code, self._session = self._options.create(plan, self._error)
+        self._options.check(code, self._error)
 
     def close(self) -> None:
         """Ends the session: gives back its threads, memory and connections. Then runs are an error (E203). To close

@@ -152,9 +152,8 @@ class Attention(Running):
         a plan that is not used any more, and is replaced; or None."""
         err = ctypes.byref(self._error)
         if self._session is None:
-            made = ctypes.c_void_p()
-            code = C["fcp_session_create"](plan._handle, ctypes.byref(self._options), ctypes.byref(made), err)
-            self._session, slot = made.value, None if code else 0
+            code, self._session = self._options.create(plan, self._error)
+            slot = None if code else 0
         elif slot is None:
             number = ctypes.c_uint32()
             code = C["fcp_session_add"](self._session, plan._handle, _OWN_BATCH, ctypes.byref(number), err)
