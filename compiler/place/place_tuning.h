@@ -115,6 +115,8 @@ enum {
 
     /* initial_partition.c. Ranks that may get a strip together. */
     DCP_TOGETHER = 16,
+    /* initial_given_homes.c. Rows that ranks of other nodes may take at a time. */
+    DCP_GIVEN = 512,
     /* initial_by_nodes.c. What nodes use of the caps beyond the mean, in percent: with more, a node's part often does
      * not fit on its ranks. */
     DCP_NODE_SLACK = 60,

@@ -3,7 +3,8 @@
  * Requires: what dcp.h says of a dcp_input, with fixed homes.
  * Gives: a rank for every tile. Ranks over the cap on pairs have given away what others had room for, as far as rows
  *     and their tiles allow; rebalance_tiles.c does the rest.
- * Cost: O(blocks + tiles); and O(receivers x rows of ranks that give), where what a node cannot balance goes to others.
+ * Cost: O(blocks + tiles), and of each rank that takes: for each row that it takes, a look at the rows that its node
+ *     may take, which are at most DCP_GIVEN of other nodes.
  * Units: pairs; bytes, where one between nodes counts `net` times.
  *
  * What a row costs. If it runs at home, it costs nothing but the keys that it reads. If it is given away, its queries
@@ -18,7 +19,8 @@
  *   3. The first row that it takes decides how many keys come there. They are as many as cost fewest bytes if the rank
  *      then fills its room with rows that see just these keys (best_width).
  *
- * Ranks take from their own node first, then from others.
+ * Ranks take from their own node first, then from others. Both takers and rows come in the order of the batch, so the
+ * first DCP_GIVEN rows that are left to give are about those of the sequences that the taker has a part of.
  */
 #include <string.h>
 
@@ -40,6 +42,7 @@ typedef struct giving {
     uint32_t *near, nears; /* tiles that ran in that node before its ranks took any */
     uint32_t *start, *block; /* the blocks at home in each node, ascending; group.h */
     uint32_t *row, rows; /* that may be given at all */
+    uint32_t next;       /* the first block that was not looked at yet for ranks of other nodes */
     uint64_t most_tile; /* pairs of the fullest tile */
 } giving;
 
@@ -195,23 +198,31 @@ static void fill_rank(giving *g, uint32_t to) {
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
 
-/* Of `count` blocks, ascending, lists those whose rows may be given away: their ranks are over the cap. `from` may be
- * the list itself. */
-static void list_rows(giving *g, const uint32_t *from, uint32_t count) {
+static void list_row(giving *g, uint32_t q) {
+    if (g->excess[g->in->fixed[q]] && g->left[q]) g->row[g->rows++] = q;
+}
+
+/* Lists the rows of a node that may be given away: their ranks are over the cap. */
+static void list_own_rows(giving *g, uint32_t node) {
     g->rows = 0;
-    for (uint32_t i = 0; i < count; i++)
-        if (g->excess[g->in->fixed[from[i]]] && g->left[from[i]]) g->row[g->rows++] = from[i];
+    for (uint32_t i = g->start[node]; i < g->start[node + 1]; i++) list_row(g, g->block[i]);
+}
+
+/* The same of all nodes: the first DCP_GIVEN. Those that the list has already and that may still be given stay. */
+static void list_all_rows(giving *g) {
+    const uint32_t listed = g->rows;
+    g->rows = 0;
+    for (uint32_t i = 0; i < listed; i++) list_row(g, g->row[i]);
+    for (; g->rows < DCP_GIVEN && g->next < g->in->blocks; g->next++) list_row(g, g->next);
 }
 
 static fcp_code take_turns(giving *g, bool own_node) {
     const dcp_input *in = g->in;
-    for (uint32_t q = 0; q < in->blocks; q++) g->row[q] = q;
-    g->rows = in->blocks;
+    g->rows = 0;
     for (uint32_t first = 0; first < in->ranks; first += in->gpus) {
-        const uint32_t from = g->start[first / in->gpus];
         if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
-        if (own_node) list_rows(g, g->block + from, g->start[first / in->gpus + 1] - from);
-        else list_rows(g, g->row, g->rows); /* what may not be given once never may again */
+        if (own_node) list_own_rows(g, first / in->gpus);
+        else list_all_rows(g);
         if (!g->rows) continue;
         find_keys_of_node(g, first / in->gpus);
         for (uint32_t r = first; r < first + in->gpus && r < in->ranks; r++)
