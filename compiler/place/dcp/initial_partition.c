@@ -59,13 +59,16 @@ typedef struct building {
     uint32_t *segment;          /* per block: the segment of its column */
     uint32_t *ranks;            /* that get the strip */
     uint64_t strip_cap;         /* pairs of a strip for one rank */
-    uint32_t *empty;            /* per node: its empty ranks */
+    uint32_t *empty, empties;   /* per node: its empty ranks; all of them */
+    uint32_t first_empty;       /* nodes below this one have no empty rank */
+    uint32_t fitting;           /* the rank on which something fitted last */
     bool short_of_ranks;        /* something that fits on no rank found none that is empty */
 } building;
 
 static bool fits(const building *b, uint32_t r, uint64_t work, uint64_t tokens) {
     return b->out->load[r] + work <= b->in->pair_cap && b->out->held[r] + tokens <= b->in->token_cap;
 }
+static uint32_t node_count(const dcp_input *in) { return (in->ranks + in->gpus - 1) / in->gpus; }
 static bool is_empty(const building *b, uint32_t r) { return !b->out->load[r] && !b->out->held[r]; }
 
 /* --- components --------------------------------------------------------------------------------------------------- */
@@ -246,7 +249,14 @@ static uint64_t cut_keys(building *b, uint32_t component, uint32_t s) {
     return bytes;
 }
 
+/* Notes that an empty rank is about to get something. */
+static void note_used(building *b, uint32_t rank) {
+    b->empty[rank / b->in->gpus]--;
+    b->empties--;
+}
+
 static void run_tile(building *b, uint32_t t, uint32_t rank) {
+    if (is_empty(b, rank) && b->in->tile_pairs[t]) note_used(b, rank);
     b->out->exec[t] = rank;
     b->out->load[rank] += b->in->tile_pairs[t];
 }
@@ -255,6 +265,7 @@ static void run_tile(building *b, uint32_t t, uint32_t rank) {
 static void set_home(building *b, uint32_t k, uint32_t home) {
     bool own = false;
     b->out->home[k] = home;
+    if (is_empty(b, home) && b->in->block[k].tokens) note_used(b, home);
     b->out->held[home] += b->in->block[k].tokens;
     for (uint32_t t = b->in->tile_start[k]; t < b->in->tile_start[k + 1]; t++) {
         if (dcp_runs_at_keys(b->in, b->c, t)) continue;
@@ -301,22 +312,30 @@ static void give_strip(building *b, uint32_t s) {
 
 /* --- which ranks -------------------------------------------------------------------------------------------------- */
 
+static void count_empty(building *b) {
+    memset(b->empty, 0, node_count(b->in) * sizeof *b->empty);
+    b->empties = b->first_empty = 0;
+    for (uint32_t r = 0; r < b->in->ranks; r++) {
+        b->empty[r / b->in->gpus] += is_empty(b, r);
+        b->empties += is_empty(b, r);
+    }
+}
+
 /* Chooses up to s empty ranks for a strip of a component. It takes all empty ranks of one node before it goes to the
  * next. The first node is the one that gave the component ranks before. A further node is chosen by best fit: of the
  * nodes with enough empty ranks for all that is left of the component, the one with fewest. If none has enough, it is
  * the one with most. */
 static uint32_t choose_empty(building *b, uint32_t s) {
     const dcp_input *in = b->in;
-    const uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
+    const uint32_t nodes = node_count(in);
     const uint64_t left = max_u64(dcp_share(b->left_work, in->pair_cap), dcp_share(b->left_tokens, in->token_cap));
-    const uint64_t wanted = (left + DCP_ONE - 1) / DCP_ONE;
-    uint32_t count = 0, node = b->node;
-    memset(b->empty, 0, nodes * sizeof *b->empty);
-    for (uint32_t r = 0; r < in->ranks; r++) b->empty[r / in->gpus] += is_empty(b, r);
+    const uint64_t wanted = max_u64((left + DCP_ONE - 1) / DCP_ONE, 1);
+    uint32_t count = 0, node = b->node, tried = 0, was[DCP_TOGETHER][2];
+    while (b->first_empty < nodes && !b->empty[b->first_empty]) b->first_empty++;
     while (count < s) {
         if (node == FCP_NONE || !b->empty[node]) {
             uint32_t best = 0;
-            for (uint32_t v = 0; v < nodes; v++) {
+            for (uint32_t v = b->first_empty; v < nodes && best != min_u64(wanted, in->gpus); v++) {
                 const uint32_t e = b->empty[v];
                 if (e && (!best || (e >= wanted ? best < wanted || e < best : best < wanted && e > best))) {
                     best = e;
@@ -327,8 +346,11 @@ static uint32_t choose_empty(building *b, uint32_t s) {
         }
         for (uint32_t r = node * in->gpus; r < (node + 1) * in->gpus && r < in->ranks && count < s; r++)
             if (is_empty(b, r)) b->ranks[count++] = r;
-        b->empty[node] = 0;
+        was[tried][0] = node;
+        was[tried++][1] = b->empty[node];
+        b->empty[node] = 0; /* it is not looked at again */
     }
+    while (tried--) b->empty[was[tried][0]] = was[tried][1];
     return count;
 }
 
@@ -378,9 +400,12 @@ static uint32_t choose_rank(const building *b, uint64_t work, uint64_t tokens, u
 }
 
 /* Does what is left of the component at hand fit on any rank? */
-static bool fits_any(const building *b) {
+static bool fits_any(building *b) {
+    if (b->left_work > b->in->pair_cap || b->left_tokens > b->in->token_cap) return false;
+    if (b->empties || fits(b, b->fitting, b->left_work, b->left_tokens)) return true;
     uint32_t r = 0;
     while (r < b->in->ranks && !fits(b, r, b->left_work, b->left_tokens)) r++;
+    if (r < b->in->ranks) b->fitting = r;
     return r < b->in->ranks;
 }
 
@@ -544,6 +569,7 @@ static fcp_code cut_strips(building *b, uint32_t sixteenths) {
     memset(b->out->load, 0, in->ranks * sizeof *b->out->load);
     memset(b->out->held, 0, in->ranks * sizeof *b->out->held);
     for (uint32_t k = 0; k < in->blocks; k++) b->homeless[k] = b->user_start[k + 1] - b->user_start[k];
+    count_empty(b);
     b->strip_cap = in->pair_cap / 16 * sixteenths;
     b->short_of_ranks = false;
     sort_components(b);
@@ -610,5 +636,6 @@ fcp_code dcp_initial(const dcp_input *in, const dcp_columns *c, arena *scratch, 
     }
     if (code || done) return code;
     copy_strips(&b, &first);
+    count_empty(&b);
     return place_left(&b, false, &done);
 }
