@@ -3,7 +3,8 @@
  *
  * Requires: what dcp.h says of a dcp_input.
  * Gives: a home for every block and a rank for every tile. No rank is over a cap, unless what was left fitted nowhere.
- * Cost: O(ranks of a component x its tiles), and O(components x ranks).
+ * Cost: O(ranks of a component x its tiles), and for each component O(log ranks); O(components x
+ *     ranks) if something fits nowhere in any way.
  * Units: pairs, tokens, bytes.
  *
  * A component is a sequence, perhaps with blocks that it shares with others (dcp.h). If it lies on one rank, it moves
@@ -62,6 +63,7 @@ typedef struct building {
     uint32_t *empty, empties;   /* per node: its empty ranks; all of them */
     uint32_t first_empty;       /* nodes below this one have no empty rank */
     uint32_t fitting;           /* the rank on which something fitted last */
+    dcp_rooms rooms;            /* while what strips have left is placed by worst fit */
     bool short_of_ranks;        /* something that fits on no rank found none that is empty */
 } building;
 
@@ -354,33 +356,6 @@ static uint32_t choose_empty(building *b, uint32_t s) {
     return count;
 }
 
-/* The inverse of dcp_share: the least number that is `share` of the cap. */
-static uint64_t least_with_share(uint64_t share, uint64_t cap) {
-    return (uint64_t)(((unsigned __int128)share * (cap ? cap : 1) + DCP_ONE - 1) / DCP_ONE);
-}
-
-/* Worst fit: of the ranks `first` to `end` - 1 where this fits, the one that then has most room of the scarcer kind,
- * pairs or tokens. load_most and held_most are the largest load and tokens with which a rank can still be better than
- * the best so far. Ranks with more are passed over, so most ranks cost no division. */
-static uint32_t worst_fit(const building *b, uint64_t work, uint64_t tokens, uint32_t first, uint32_t end) {
-    const dcp_input *in = b->in;
-    const uint64_t *load = b->out->load, *held = b->out->held;
-    uint32_t best = FCP_NONE;
-    if (work > in->pair_cap || tokens > in->token_cap) return best;
-    uint64_t load_most = in->pair_cap - work, held_most = in->token_cap - tokens;
-    const uint64_t pair_room = load_most, token_room = held_most;
-    for (uint32_t r = first; r < end; r++) {
-        if (load[r] > load_most || held[r] > held_most) continue;
-        const uint64_t more =
-            1 + min_u64(dcp_share(pair_room - load[r], in->pair_cap), dcp_share(token_room - held[r], in->token_cap));
-        const uint64_t pairs = least_with_share(more, in->pair_cap), kept = least_with_share(more, in->token_cap);
-        best = r;
-        if (pairs > pair_room || kept > token_room) break;
-        load_most = pair_room - pairs, held_most = token_room - kept;
-    }
-    return best;
-}
-
 /* Of the ranks where this fits, chooses the one that then has least room (best fit) or, if `loose`, most (worst fit).
  * node: only its ranks; FCP_NONE: all ranks. FCP_NONE as result: it fits nowhere. */
 static uint32_t choose_rank(const building *b, uint64_t work, uint64_t tokens, uint32_t node, bool loose) {
@@ -388,12 +363,12 @@ static uint32_t choose_rank(const building *b, uint64_t work, uint64_t tokens, u
     uint32_t best = FCP_NONE, first = node == FCP_NONE ? 0 : node * in->gpus;
     uint32_t end = node == FCP_NONE || first + in->gpus > in->ranks ? in->ranks : first + in->gpus;
     uint64_t best_rest = 0;
-    if (loose) return worst_fit(b, work, tokens, first, end);
+    if (loose && node == FCP_NONE) return dcp_rooms_find(&b->rooms, work, tokens);
     for (uint32_t r = first; r < end; r++) {
         if (!fits(b, r, work, tokens)) continue;
         uint64_t x = dcp_share(in->pair_cap - b->out->load[r] - work, in->pair_cap);
         uint64_t y = dcp_share(in->token_cap - b->out->held[r] - tokens, in->token_cap);
-        uint64_t rest = x * x + y * y;
+        uint64_t rest = loose ? UINT64_MAX - min_u64(x, y) : x * x + y * y;
         if (best == FCP_NONE || rest < best_rest) best_rest = rest, best = r;
     }
     return best;
@@ -489,6 +464,7 @@ static bool place_rest(building *b, uint32_t component, bool loose) {
         if (r == FCP_NONE) r = choose_rank(b, b->left_work, b->left_tokens, FCP_NONE, loose);
         for (uint32_t i = 0; i < b->left_count && r != FCP_NONE; i++) place_block_at(b, b->left[i], r);
         if (r == FCP_NONE && loose) return false;
+        if (loose) dcp_rooms_set(&b->rooms, r);
         if (r == FCP_NONE) strip_for_any(b, component);
     }
     return true;
@@ -558,7 +534,8 @@ static fcp_code open_building(building *b, arena *scratch) {
         !b->picked || !b->here || !b->column || !b->segment || !b->ranks || !b->empty || !b->order || !b->other ||
         !b->last_node)
         return FCP_E_NO_MEMORY;
-    return find_users(b, scratch);
+    fcp_code code = dcp_rooms_open(&b->rooms, b->in, b->out, scratch);
+    return code ? code : find_users(b, scratch);
 }
 
 /* Cuts strips. Each fills a rank to so many sixteenths of its cap on pairs. */
@@ -594,6 +571,7 @@ static fcp_code cut_strips(building *b, uint32_t sixteenths) {
 static fcp_code place_left(building *b, bool loose, bool *out_done) {
     const dcp_input *in = b->in;
     sort_components(b);
+    if (loose) dcp_rooms_fill(&b->rooms);
     *out_done = true;
     for (uint32_t i = 0; i < b->c->components && *out_done; i++) {
         const uint32_t component = (uint32_t)b->order[i];
