@@ -2,6 +2,8 @@
  *
  * Requires: load and held of each rank; dcp_rooms_set after they change.
  * Gives: of the ranks where something fits, the one that then has most room of the scarcer kind, pairs or tokens.
+ *     Of ranks with equal room it is mostly the first: those of other leaves whose room is equal once it is rounded to
+ *     a share are not compared.
  * Cost: of a search O(log ranks), and the ranks of one leaf; of a change the same.
  * Memory: O(ranks).
  * Units: pairs, tokens.
