@@ -111,10 +111,13 @@ enum {
 
 enum {
     /* dcp.c. The levels of coarsening; a level that contracts less than such a part of the vertices is left out. */
-    DCP_LEVELS = 6, DCP_CONTRACTS = 5,
+    DCP_LEVELS = 6,
+    DCP_CONTRACTS = 5,
 
     /* initial_partition.c. Ranks that may get a strip together. */
     DCP_TOGETHER = 16,
+    /* initial_given_homes.c. Rows that ranks of other nodes may take at a time. */
+    DCP_GIVEN = 512,
     /* initial_by_nodes.c. What nodes use of the caps beyond the mean, in percent: with more, a node's part often does
      * not fit on its ranks. */
     DCP_NODE_SLACK = 60,
@@ -127,13 +130,14 @@ enum {
     DCP_READERS = 4,  /* blocks are not contracted if one has more than so many times the readers of the other */
 
     /* refine.c. Passes over a hypergraph. If one saves less than such a part of the cost, no other follows. */
-    DCP_PASSES = 6, DCP_ENOUGH = 64,
-    DCP_PATIENCE = 10,    /* vertices that are looked at without a new best before an FM pass ends */
-    DCP_WIDE = 48,        /* the pins of a larger net are not looked at again when one of them moves */
-    DCP_EVICTIONS = 8,    /* vertices that leave a rank to make room for one */
-    DCP_CANDIDATES = 4,   /* vertices that are looked at before one of them leaves */
-    DCP_ROOMY = 64,       /* ranks to which vertices may go that share nothing with them */
-    DCP_LOOKS = 24,       /* ranks of nets that are looked at, for each vertex and pin */
-    DCP_QUEUED = 8,       /* queue entries for each vertex: it enters anew each time that its gain changes */
+    DCP_PASSES = 6,
+    DCP_ENOUGH = 64,
+    DCP_PATIENCE = 10,  /* vertices that are looked at without a new best before an FM pass ends */
+    DCP_WIDE = 48,      /* the pins of a larger net are not looked at again when one of them moves */
+    DCP_EVICTIONS = 8,  /* vertices that leave a rank to make room for one */
+    DCP_CANDIDATES = 4, /* vertices that are looked at before one of them leaves */
+    DCP_ROOMY = 64,     /* ranks to which vertices may go that share nothing with them */
+    DCP_LOOKS = 24,     /* ranks of nets that are looked at, for each vertex and pin */
+    DCP_QUEUED = 8,     /* queue entries for each vertex: it enters anew each time that its gain changes */
 };
 #endif

@@ -22,6 +22,7 @@
  *   dcp.c                  the order of the steps, and what a placement costs
  *   coarsen_batch.c        coarsening of the batch, where sequences have very many tiles
  *   initial_partition.c    an initial partition: whole sequences, and strips of those that are too heavy
+ *   rooms.c                which rank has most room
  *   initial_by_nodes.c     another one: among nodes first, then each node's part among its ranks
  *   initial_given_homes.c  one for given homes: rows leave ranks that have too much work
  *   rebalance_tiles.c      moves some tiles of a row, to reach the cap on pairs
@@ -116,6 +117,22 @@ void dcp_find_wide(const dcp_input *in, dcp_columns *c);
 uint64_t dcp_share_of(const dcp_input *in, const dcp_columns *c, uint32_t component, uint64_t *out_tiles);
 /* Makes the initial partition: gives every block a home and every tile a rank. */
 fcp_code dcp_initial(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_partition *out);
+
+/* rooms.c. The ranks of a partition, in an order in which worst fit need not look at all of them. */
+typedef struct dcp_rooms {
+    const dcp_input *in;
+    const dcp_partition *p;
+    uint32_t leaves, shift;           /* leaf i: ranks with a load of i << shift and more; the last: all with more */
+    uint32_t *least;                  /* per vertex of the tree: the first of the ranks with fewest tokens */
+    uint32_t *next, *previous, *leaf; /* per rank: its neighbours in the list of its leaf */
+} dcp_rooms;
+
+fcp_code dcp_rooms_open(dcp_rooms *x, const dcp_input *in, const dcp_partition *p, arena *scratch);
+void dcp_rooms_fill(dcp_rooms *x);
+/* Load or held of rank r has changed. */
+void dcp_rooms_set(dcp_rooms *x, uint32_t r);
+/* Of the ranks where this fits, the one that then has most room of the scarcer kind. FCP_NONE: it fits nowhere. */
+uint32_t dcp_rooms_find(const dcp_rooms *x, uint64_t work, uint64_t tokens);
 
 /* dcp.c. Allocates the arrays of a partition; false: no memory. */
 bool dcp_open_partition(const dcp_input *in, arena *scratch, dcp_partition *out);

@@ -3,7 +3,8 @@
  * Requires: what dcp.h says of a dcp_input, with fixed homes.
  * Gives: a rank for every tile. Ranks over the cap on pairs have given away what others had room for, as far as rows
  *     and their tiles allow; rebalance_tiles.c does the rest.
- * Cost: O(receivers x rows of ranks that give), and O(tiles) for each node.
+ * Cost: O(blocks + tiles), and of each rank that takes: for each row that it takes, a look at the rows that its node
+ *     may take, which are at most DCP_GIVEN of other nodes.
  * Units: pairs; bytes, where one between nodes counts `net` times.
  *
  * What a row costs. If it runs at home, it costs nothing but the keys that it reads. If it is given away, its queries
@@ -18,10 +19,12 @@
  *   3. The first row that it takes decides how many keys come there. They are as many as cost fewest bytes if the rank
  *      then fills its room with rows that see just these keys (best_width).
  *
- * Ranks take from their own node first, then from others.
+ * Ranks take from their own node first, then from others. Both takers and rows come in the order of the batch, so the
+ * first DCP_GIVEN rows that are left to give are about those of the sequences that the taker has a part of.
  */
 #include <string.h>
 
+#include "compiler/base/group.h"
 #include "compiler/base/integers.h"
 #include "compiler/place/dcp/dcp.h"
 
@@ -34,9 +37,12 @@ typedef struct giving {
     /* per row, for the rank that takes: bytes of the keys that it lacks, and pairs whose keys it has */
     uint64_t *missing, *there;
     uint8_t *has;      /* per block: its keys are at the rank that takes */
+    uint32_t *had, hads; /* the blocks for which `has` is set */
     uint32_t *in_node; /* per block: node + 1 for the last node looked at that has its keys */
     uint32_t *near, nears; /* tiles that ran in that node before its ranks took any */
+    uint32_t *start, *block; /* the blocks at home in each node, ascending; group.h */
     uint32_t *row, rows; /* that may be given at all */
+    uint32_t next;       /* the first block that was not looked at yet for ranks of other nodes */
     uint64_t most_tile; /* pairs of the fullest tile */
 } giving;
 
@@ -56,25 +62,33 @@ static uint64_t key_bytes(const giving *g, uint32_t k, uint32_t node) {
 
 /* --- what is where ------------------------------------------------------------------------------------------------ */
 
-/* Finds which keys the ranks of a node have, and which tiles run there. */
+/* Finds which keys the ranks of a node have, and which tiles run there. They have taken none from other nodes yet, so
+ * these are tiles of rows that are at home there. */
 static void find_keys_of_node(giving *g, uint32_t node) {
     const dcp_input *in = g->in;
-    const uint32_t tiles = in->tile_start[in->blocks], first = node * in->gpus;
-    for (uint32_t k = 0; k < in->blocks; k++)
-        if (node_of(g, in->fixed[k]) == node) g->in_node[k] = node + 1;
     g->nears = 0;
-    for (uint32_t t = 0; t < tiles; t++) {
-        if (g->out->exec[t] - first >= in->gpus) continue; /* also what is below first */
-        g->in_node[in->tile_k[t]] = node + 1;
-        g->near[g->nears++] = t;
+    for (uint32_t i = g->start[node]; i < g->start[node + 1]; i++) {
+        const uint32_t q = g->block[i];
+        g->in_node[q] = node + 1;
+        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) {
+            if (node_of(g, g->out->exec[t]) != node) continue;
+            g->in_node[in->tile_k[t]] = node + 1;
+            g->near[g->nears++] = t;
+        }
     }
+}
+
+static void note_keys(giving *g, uint32_t k) {
+    if (g->has[k]) return;
+    g->has[k] = 1;
+    g->had[g->hads++] = k;
 }
 
 /* Notes that block k's keys are at the rank that takes, so that further rows there need not bring them. */
 static void bring_keys(giving *g, uint32_t k, uint32_t node) {
     const uint64_t bytes = key_bytes(g, k, node);
     if (g->has[k]) return;
-    g->has[k] = 1;
+    note_keys(g, k);
     g->in_node[k] = node + 1;
     for (uint32_t i = g->c->start[k]; i < g->c->start[k + 1]; i++) {
         const uint32_t t = g->c->tile[i], q = g->c->tile_q[t];
@@ -88,9 +102,11 @@ static void bring_keys(giving *g, uint32_t k, uint32_t node) {
 static void begin_rank(giving *g, uint32_t rank) {
     const dcp_input *in = g->in;
     const uint32_t node = node_of(g, rank);
-    for (uint32_t k = 0; k < in->blocks; k++) g->has[k] = in->fixed[k] == rank;
+    while (g->hads) g->has[g->had[--g->hads]] = 0;
+    for (uint32_t i = g->start[node]; i < g->start[node + 1]; i++)
+        if (in->fixed[g->block[i]] == rank) note_keys(g, g->block[i]);
     for (uint32_t i = 0; i < g->nears; i++) /* nobody else has taken for it since */
-        if (g->out->exec[g->near[i]] == rank) g->has[in->tile_k[g->near[i]]] = 1;
+        if (g->out->exec[g->near[i]] == rank) note_keys(g, in->tile_k[g->near[i]]);
     for (uint32_t i = 0; i < g->rows; i++) {
         const uint32_t q = g->row[i];
         g->missing[q] = g->there[q] = 0;
@@ -182,20 +198,31 @@ static void fill_rank(giving *g, uint32_t to) {
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
 
-/* Lists the rows that may be given away: those of ranks over the cap, in one node. FCP_NONE: in all nodes. */
-static void list_rows(giving *g, uint32_t node) {
-    const dcp_input *in = g->in;
+static void list_row(giving *g, uint32_t q) {
+    if (g->excess[g->in->fixed[q]] && g->left[q]) g->row[g->rows++] = q;
+}
+
+/* Lists the rows of a node that may be given away: their ranks are over the cap. */
+static void list_own_rows(giving *g, uint32_t node) {
     g->rows = 0;
-    for (uint32_t q = 0; q < in->blocks; q++)
-        if (g->excess[in->fixed[q]] && g->left[q] && (node == FCP_NONE || node_of(g, in->fixed[q]) == node))
-            g->row[g->rows++] = q;
+    for (uint32_t i = g->start[node]; i < g->start[node + 1]; i++) list_row(g, g->block[i]);
+}
+
+/* The same of all nodes: the first DCP_GIVEN. Those that the list has already and that may still be given stay. */
+static void list_all_rows(giving *g) {
+    const uint32_t listed = g->rows;
+    g->rows = 0;
+    for (uint32_t i = 0; i < listed; i++) list_row(g, g->row[i]);
+    for (; g->rows < DCP_GIVEN && g->next < g->in->blocks; g->next++) list_row(g, g->next);
 }
 
 static fcp_code take_turns(giving *g, bool own_node) {
     const dcp_input *in = g->in;
+    g->rows = 0;
     for (uint32_t first = 0; first < in->ranks; first += in->gpus) {
         if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
-        list_rows(g, own_node ? first / in->gpus : FCP_NONE);
+        if (own_node) list_own_rows(g, first / in->gpus);
+        else list_all_rows(g);
         if (!g->rows) continue;
         find_keys_of_node(g, first / in->gpus);
         for (uint32_t r = first; r < first + in->gpus && r < in->ranks; r++)
@@ -204,22 +231,30 @@ static fcp_code take_turns(giving *g, bool own_node) {
     return FCP_OK;
 }
 
-static bool open_giving(giving *g, arena *scratch) {
+static fcp_code open_giving(giving *g, arena *scratch) {
     const size_t n = g->in->blocks + (size_t)1;
+    uint32_t *node = ARENA_NEW(scratch, uint32_t, n);
     g->excess = ARENA_ZNEW(scratch, uint64_t, g->in->ranks);
     g->left = ARENA_ZNEW(scratch, uint64_t, n);
     g->missing = ARENA_ZNEW(scratch, uint64_t, n);
     g->there = ARENA_ZNEW(scratch, uint64_t, n);
     g->has = ARENA_ZNEW(scratch, uint8_t, n);
+    g->had = ARENA_NEW(scratch, uint32_t, n);
     g->in_node = ARENA_ZNEW(scratch, uint32_t, n);
     g->row = ARENA_NEW(scratch, uint32_t, n);
     g->near = ARENA_NEW(scratch, uint32_t, g->in->tile_start[g->in->blocks] + (size_t)1);
-    return g->excess && g->left && g->missing && g->there && g->has && g->in_node && g->row && g->near;
+    if (!node || !g->excess || !g->left || !g->missing || !g->there || !g->has || !g->had || !g->in_node || !g->row ||
+        !g->near)
+        return FCP_E_NO_MEMORY;
+    for (uint32_t q = 0; q < g->in->blocks; q++) node[q] = node_of(g, g->in->fixed[q]);
+    return group_new(scratch, node, sizeof *node, g->in->blocks, node_of(g, g->in->ranks - 1) + 1, g->in->stop,
+                     &g->start, &g->block);
 }
 
 fcp_code dcp_initial_given_homes(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_partition *out) {
     giving g = {.in = in, .c = c, .out = out};
-    if (!open_giving(&g, scratch)) return FCP_E_NO_MEMORY;
+    fcp_code code = open_giving(&g, scratch);
+    if (code) return code;
     memset(out->load, 0, in->ranks * sizeof *out->load);
     memset(out->held, 0, in->ranks * sizeof *out->held);
     for (uint32_t q = 0; q < in->blocks; q++) {
@@ -233,6 +268,6 @@ fcp_code dcp_initial_given_homes(const dcp_input *in, const dcp_columns *c, aren
         }
     }
     for (uint32_t r = 0; r < in->ranks; r++) g.excess[r] = sub_sat(out->load[r], in->pair_cap);
-    fcp_code code = take_turns(&g, true);
+    code = take_turns(&g, true);
     return code ? code : take_turns(&g, false);
 }

@@ -3,7 +3,8 @@
  *
  * Requires: what dcp.h says of a dcp_input.
  * Gives: a home for every block and a rank for every tile. No rank is over a cap, unless what was left fitted nowhere.
- * Cost: O(ranks of a component x its tiles), and O(components x ranks).
+ * Cost: O(ranks of a component x its tiles), and for each component O(log ranks); O(components x
+ *     ranks) if something fits nowhere in any way.
  * Units: pairs, tokens, bytes.
  *
  * A component is a sequence, perhaps with blocks that it shares with others (dcp.h). If it lies on one rank, it moves
@@ -59,13 +60,17 @@ typedef struct building {
     uint32_t *segment;          /* per block: the segment of its column */
     uint32_t *ranks;            /* that get the strip */
     uint64_t strip_cap;         /* pairs of a strip for one rank */
-    uint32_t *empty;            /* per node: its empty ranks */
+    uint32_t *empty, empties;   /* per node: its empty ranks; all of them */
+    uint32_t first_empty;       /* nodes below this one have no empty rank */
+    uint32_t fitting;           /* the rank on which something fitted last */
+    dcp_rooms rooms;            /* while what strips have left is placed by worst fit */
     bool short_of_ranks;        /* something that fits on no rank found none that is empty */
 } building;
 
 static bool fits(const building *b, uint32_t r, uint64_t work, uint64_t tokens) {
     return b->out->load[r] + work <= b->in->pair_cap && b->out->held[r] + tokens <= b->in->token_cap;
 }
+static uint32_t node_count(const dcp_input *in) { return (in->ranks + in->gpus - 1) / in->gpus; }
 static bool is_empty(const building *b, uint32_t r) { return !b->out->load[r] && !b->out->held[r]; }
 
 /* --- components --------------------------------------------------------------------------------------------------- */
@@ -246,7 +251,14 @@ static uint64_t cut_keys(building *b, uint32_t component, uint32_t s) {
     return bytes;
 }
 
+/* Notes that an empty rank is about to get something. */
+static void note_used(building *b, uint32_t rank) {
+    b->empty[rank / b->in->gpus]--;
+    b->empties--;
+}
+
 static void run_tile(building *b, uint32_t t, uint32_t rank) {
+    if (is_empty(b, rank) && b->in->tile_pairs[t]) note_used(b, rank);
     b->out->exec[t] = rank;
     b->out->load[rank] += b->in->tile_pairs[t];
 }
@@ -255,6 +267,7 @@ static void run_tile(building *b, uint32_t t, uint32_t rank) {
 static void set_home(building *b, uint32_t k, uint32_t home) {
     bool own = false;
     b->out->home[k] = home;
+    if (is_empty(b, home) && b->in->block[k].tokens) note_used(b, home);
     b->out->held[home] += b->in->block[k].tokens;
     for (uint32_t t = b->in->tile_start[k]; t < b->in->tile_start[k + 1]; t++) {
         if (dcp_runs_at_keys(b->in, b->c, t)) continue;
@@ -301,22 +314,30 @@ static void give_strip(building *b, uint32_t s) {
 
 /* --- which ranks -------------------------------------------------------------------------------------------------- */
 
+static void count_empty(building *b) {
+    memset(b->empty, 0, node_count(b->in) * sizeof *b->empty);
+    b->empties = b->first_empty = 0;
+    for (uint32_t r = 0; r < b->in->ranks; r++) {
+        b->empty[r / b->in->gpus] += is_empty(b, r);
+        b->empties += is_empty(b, r);
+    }
+}
+
 /* Chooses up to s empty ranks for a strip of a component. It takes all empty ranks of one node before it goes to the
  * next. The first node is the one that gave the component ranks before. A further node is chosen by best fit: of the
  * nodes with enough empty ranks for all that is left of the component, the one with fewest. If none has enough, it is
  * the one with most. */
 static uint32_t choose_empty(building *b, uint32_t s) {
     const dcp_input *in = b->in;
-    const uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
+    const uint32_t nodes = node_count(in);
     const uint64_t left = max_u64(dcp_share(b->left_work, in->pair_cap), dcp_share(b->left_tokens, in->token_cap));
-    const uint64_t wanted = (left + DCP_ONE - 1) / DCP_ONE;
-    uint32_t count = 0, node = b->node;
-    memset(b->empty, 0, nodes * sizeof *b->empty);
-    for (uint32_t r = 0; r < in->ranks; r++) b->empty[r / in->gpus] += is_empty(b, r);
+    const uint64_t wanted = max_u64((left + DCP_ONE - 1) / DCP_ONE, 1);
+    uint32_t count = 0, node = b->node, tried = 0, was[DCP_TOGETHER][2];
+    while (b->first_empty < nodes && !b->empty[b->first_empty]) b->first_empty++;
     while (count < s) {
         if (node == FCP_NONE || !b->empty[node]) {
             uint32_t best = 0;
-            for (uint32_t v = 0; v < nodes; v++) {
+            for (uint32_t v = b->first_empty; v < nodes && best != min_u64(wanted, in->gpus); v++) {
                 const uint32_t e = b->empty[v];
                 if (e && (!best || (e >= wanted ? best < wanted || e < best : best < wanted && e > best))) {
                     best = e;
@@ -327,36 +348,12 @@ static uint32_t choose_empty(building *b, uint32_t s) {
         }
         for (uint32_t r = node * in->gpus; r < (node + 1) * in->gpus && r < in->ranks && count < s; r++)
             if (is_empty(b, r)) b->ranks[count++] = r;
-        b->empty[node] = 0;
+        was[tried][0] = node;
+        was[tried++][1] = b->empty[node];
+        b->empty[node] = 0; /* it is not looked at again */
     }
+    while (tried--) b->empty[was[tried][0]] = was[tried][1];
     return count;
-}
-
-/* The inverse of dcp_share: the least number that is `share` of the cap. */
-static uint64_t least_with_share(uint64_t share, uint64_t cap) {
-    return (uint64_t)(((unsigned __int128)share * (cap ? cap : 1) + DCP_ONE - 1) / DCP_ONE);
-}
-
-/* Worst fit: of the ranks `first` to `end` - 1 where this fits, the one that then has most room of the scarcer kind,
- * pairs or tokens. load_most and held_most are the largest load and tokens with which a rank can still be better than
- * the best so far. Ranks with more are passed over, so most ranks cost no division. */
-static uint32_t worst_fit(const building *b, uint64_t work, uint64_t tokens, uint32_t first, uint32_t end) {
-    const dcp_input *in = b->in;
-    const uint64_t *load = b->out->load, *held = b->out->held;
-    uint32_t best = FCP_NONE;
-    if (work > in->pair_cap || tokens > in->token_cap) return best;
-    uint64_t load_most = in->pair_cap - work, held_most = in->token_cap - tokens;
-    const uint64_t pair_room = load_most, token_room = held_most;
-    for (uint32_t r = first; r < end; r++) {
-        if (load[r] > load_most || held[r] > held_most) continue;
-        const uint64_t more =
-            1 + min_u64(dcp_share(pair_room - load[r], in->pair_cap), dcp_share(token_room - held[r], in->token_cap));
-        const uint64_t pairs = least_with_share(more, in->pair_cap), kept = least_with_share(more, in->token_cap);
-        best = r;
-        if (pairs > pair_room || kept > token_room) break;
-        load_most = pair_room - pairs, held_most = token_room - kept;
-    }
-    return best;
 }
 
 /* Of the ranks where this fits, chooses the one that then has least room (best fit) or, if `loose`, most (worst fit).
@@ -366,21 +363,24 @@ static uint32_t choose_rank(const building *b, uint64_t work, uint64_t tokens, u
     uint32_t best = FCP_NONE, first = node == FCP_NONE ? 0 : node * in->gpus;
     uint32_t end = node == FCP_NONE || first + in->gpus > in->ranks ? in->ranks : first + in->gpus;
     uint64_t best_rest = 0;
-    if (loose) return worst_fit(b, work, tokens, first, end);
+    if (loose && node == FCP_NONE) return dcp_rooms_find(&b->rooms, work, tokens);
     for (uint32_t r = first; r < end; r++) {
         if (!fits(b, r, work, tokens)) continue;
         uint64_t x = dcp_share(in->pair_cap - b->out->load[r] - work, in->pair_cap);
         uint64_t y = dcp_share(in->token_cap - b->out->held[r] - tokens, in->token_cap);
-        uint64_t rest = x * x + y * y;
+        uint64_t rest = loose ? UINT64_MAX - min_u64(x, y) : x * x + y * y;
         if (best == FCP_NONE || rest < best_rest) best_rest = rest, best = r;
     }
     return best;
 }
 
 /* Does what is left of the component at hand fit on any rank? */
-static bool fits_any(const building *b) {
+static bool fits_any(building *b) {
+    if (b->left_work > b->in->pair_cap || b->left_tokens > b->in->token_cap) return false;
+    if (b->empties || fits(b, b->fitting, b->left_work, b->left_tokens)) return true;
     uint32_t r = 0;
     while (r < b->in->ranks && !fits(b, r, b->left_work, b->left_tokens)) r++;
+    if (r < b->in->ranks) b->fitting = r;
     return r < b->in->ranks;
 }
 
@@ -464,6 +464,7 @@ static bool place_rest(building *b, uint32_t component, bool loose) {
         if (r == FCP_NONE) r = choose_rank(b, b->left_work, b->left_tokens, FCP_NONE, loose);
         for (uint32_t i = 0; i < b->left_count && r != FCP_NONE; i++) place_block_at(b, b->left[i], r);
         if (r == FCP_NONE && loose) return false;
+        if (loose) dcp_rooms_set(&b->rooms, r);
         if (r == FCP_NONE) strip_for_any(b, component);
     }
     return true;
@@ -533,7 +534,8 @@ static fcp_code open_building(building *b, arena *scratch) {
         !b->picked || !b->here || !b->column || !b->segment || !b->ranks || !b->empty || !b->order || !b->other ||
         !b->last_node)
         return FCP_E_NO_MEMORY;
-    return find_users(b, scratch);
+    fcp_code code = dcp_rooms_open(&b->rooms, b->in, b->out, scratch);
+    return code ? code : find_users(b, scratch);
 }
 
 /* Cuts strips. Each fills a rank to so many sixteenths of its cap on pairs. */
@@ -544,6 +546,7 @@ static fcp_code cut_strips(building *b, uint32_t sixteenths) {
     memset(b->out->load, 0, in->ranks * sizeof *b->out->load);
     memset(b->out->held, 0, in->ranks * sizeof *b->out->held);
     for (uint32_t k = 0; k < in->blocks; k++) b->homeless[k] = b->user_start[k + 1] - b->user_start[k];
+    count_empty(b);
     b->strip_cap = in->pair_cap / 16 * sixteenths;
     b->short_of_ranks = false;
     sort_components(b);
@@ -568,6 +571,7 @@ static fcp_code cut_strips(building *b, uint32_t sixteenths) {
 static fcp_code place_left(building *b, bool loose, bool *out_done) {
     const dcp_input *in = b->in;
     sort_components(b);
+    if (loose) dcp_rooms_fill(&b->rooms);
     *out_done = true;
     for (uint32_t i = 0; i < b->c->components && *out_done; i++) {
         const uint32_t component = (uint32_t)b->order[i];
@@ -610,5 +614,6 @@ fcp_code dcp_initial(const dcp_input *in, const dcp_columns *c, arena *scratch, 
     }
     if (code || done) return code;
     copy_strips(&b, &first);
+    count_empty(&b);
     return place_left(&b, false, &done);
 }

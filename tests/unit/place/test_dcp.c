@@ -110,6 +110,53 @@ static dcp_cost divide(batch *b, uint32_t *home, uint32_t *exec) {
     return c;
 }
 
+/* --- room at ranks ------------------------------------------------------------------------------------------------ */
+
+/* The least share of both caps that is left at rank r with so much more; -1: it does not fit. */
+static int64_t room_with(const dcp_input *in, const dcp_partition *p, uint32_t r, uint64_t work, uint64_t tokens) {
+    if (p->load[r] + work > in->pair_cap || p->held[r] + tokens > in->token_cap) return -1;
+    const uint64_t x = dcp_share(in->pair_cap - p->load[r] - work, in->pair_cap);
+    const uint64_t y = dcp_share(in->token_cap - p->held[r] - tokens, in->token_cap);
+    return (int64_t)(x < y ? x : y);
+}
+
+/* Ranks fill up, at random, with some that are empty, equal, or over a cap. */
+Test(dcp, worst_fit_is_that_of_a_look_at_all_ranks) {
+    enum { RANKS = 100, STEPS = 20000 };
+    static uint64_t load[RANKS], held[RANKS];
+    const dcp_partition p = {.load = load, .held = held};
+    uint64_t state = 5;
+    uint32_t nowhere = 0;
+    for (uint32_t ranks = 1; ranks <= RANKS; ranks += 33) {
+        const dcp_input in = {.ranks = ranks, .gpus = 8, .pair_cap = 90001, .token_cap = 700};
+        arena scratch = {0};
+        dcp_rooms rooms;
+        memset(load, 0, sizeof load);
+        memset(held, 0, sizeof held);
+        cr_assert_eq(dcp_rooms_open(&rooms, &in, &p, &scratch), FCP_OK);
+        dcp_rooms_fill(&rooms);
+        for (uint32_t i = 0; i < STEPS; i++) {
+            const uint64_t work = draw(&state, draw(&state, 2) ? 300 : 95000), tokens = draw(&state, 30);
+            const uint32_t r = dcp_rooms_find(&rooms, work, tokens);
+            int64_t most = -1;
+            for (uint32_t k = 0; k < ranks; k++) {
+                const int64_t room = room_with(&in, &p, k, work, tokens);
+                most = room > most ? room : most;
+            }
+            nowhere += most < 0;
+            cr_assert_eq(r == FCP_NONE, most < 0, "ranks %u, step %u", ranks, i);
+            if (r != FCP_NONE) cr_assert_eq(room_with(&in, &p, r, work, tokens), most, "ranks %u, step %u", ranks, i);
+            const uint32_t other = (uint32_t)draw(&state, ranks), changed = i % 3 && r != FCP_NONE ? r : other;
+            load[changed] = changed == r ? load[r] + work : draw(&state, 100000);
+            held[changed] = changed == r ? held[r] + tokens : draw(&state, 750);
+            if (i % 16 == 0) load[changed] = held[changed] = 0;
+            dcp_rooms_set(&rooms, changed);
+        }
+        arena_free(&scratch);
+    }
+    cr_assert_gt(nowhere, 1000);
+}
+
 /* --- joined blocks ------------------------------------------------------------------------------------------------ */
 
 /* The tiles of each column begin where those before end. */
