@@ -350,6 +350,7 @@ MEASURED_expr = compiler/box compiler/cells
 MEASURED_program = compiler compiler/passes compiler/advice compiler/cells compiler/problem compiler/place $(addprefix compiler/place/,fcp cad heads dcp groups) compiler/schedule compiler/lower
 MEASURED_file = compiler/syntax compiler/sema compiler/expr compiler/problem runtime/base
 MEASURED_plan = runtime/base runtime/plan runtime/verify runtime/pairs runtime/jit runtime/worklists codegen codegen/mask
+MEASURED_extract = runtime runtime/base runtime/plan runtime/exec
 MEASURED_profile = compiler/simulate
 MEASURED_rows = compiler/simulate
 # Rooms that fuzz_program needs and other targets measure: the sanitizers look at them there. It has them, and its oracle, without.
@@ -388,12 +389,13 @@ $(foreach t,$(FUZZ_SRC:fuzz/fuzz_%.c=%),$(eval $(B)/fuzz/fuzz_$t: $(call measure
 $(B)/fuzz/fuzz_%: $(B)/fuzz/fuzz_%.o $(B)/fuzz/libfcpc.a $(B)/fuzz/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) $(filter %.a,$^) $(RT_LIBS)
-# The seeds of the plan loader's corpus, made anew: for a changed format.
+# The seeds of the corpora of plans and extracts, made anew: for a changed format.
 $(B)/fuzz/make_seeds: $(B)/fuzz/make_seeds.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcriterion $(RT_LIBS)
 fuzz-seeds: $(B)/fuzz/make_seeds
-	@rm -f fuzz/corpus/plan/*; $(B)/fuzz/make_seeds fuzz/corpus/plan
+	@mkdir -p fuzz/corpus/extract; rm -f fuzz/corpus/plan/* fuzz/corpus/extract/*
+	@$(B)/fuzz/make_seeds fuzz/corpus/plan fuzz/corpus/extract
 fuzz-build: $(FUZZ_SRC:%.c=$(B)/%)
 fuzz:
 	@$(MAKE) --no-print-directory -j$(JOBS) B=$(B)-fuzz CC=clang OPT='$(FUZZ_OPT)' SAN=address,undefined,fuzzer-no-link fuzz-build

@@ -1,7 +1,7 @@
 /* make_seeds.c: makes the seeds of fuzz/corpus/plan: small plans that are right, and damaged ones named by the error
- * they give.
+ * they give; and those of fuzz/corpus/extract: the extracts of the first and the last rank of plans that are right.
  *
- * Usage: make_seeds FOLDER. It writes the same files every time. `make fuzz-seeds` runs it after the format of plans
+ * Usage: make_seeds PLANS EXTRACTS, two folders. It writes the same files every time. `make fuzz-seeds` runs it after the format of plans
  *     has changed. Right plans keep their names. Damage is done to tables (tests/support/plan_damage.h) and to bytes.
  *     For each error code that some damage gives, the first MOST plans are written, as e<code>-1, e<code>-2, ...
  */
@@ -174,32 +174,55 @@ static void damage_bytes(const char *folder, const uint8_t *sane, size_t size) {
     free(bytes);
 }
 
-static void seeds_of(const char *folder, const char *name, const fcp_plan *plan, unsigned number) {
+typedef struct named {
+    const char *folder, *name;
+} named;
+
+static bool write_extract(void *context, uint32_t rank, const void *bytes, size_t size) {
+    const named *to = context;
+    char name[64];
+    snprintf(name, sizeof name, "%s-%u", to->name, rank);
+    write_file(to->folder, name, bytes, size);
+    return true;
+}
+
+static void extracts_of(const char *folder, const char *name, const fcp_plan *plan) {
+    const uint32_t ranks = plan->problem->ranks;
+    uint8_t root[FCP_DIGEST_BYTES];
+    named to = {folder, name};
+    for (uint32_t r = 0; r<ranks; r += ranks> 1 ? ranks - 1 : 1)
+        if (fcp_extracts_cut(plan, r, 1, NULL, write_extract, &to, root, NULL)) stop("cannot cut an extract");
+}
+
+static void seeds_of(char **folders, const char *name, const fcp_plan *plan, unsigned number) {
+    const char *folder = folders[0];
     size_t size;
     uint8_t *bytes = bytes_of(plan, &size);
     write_file(folder, name, bytes, size);
     damage_bytes(folder, bytes, size);
     if (plan->tiles_count) damage_tables(folder, plan, number);
+    extracts_of(folders[1], name, plan);
     free(bytes);
 }
 
 int main(int argc, char **argv) {
-    if (argc != 2) stop("usage: make_seeds FOLDER");
+    if (argc != 3) stop("usage: make_seeds PLANS EXTRACTS");
+    argv++;
     for (unsigned i = 0; i < SOUND; i++) {
         fcp_plan *plan = plan_of(sound[i].source);
-        seeds_of(argv[1], sound[i].name, plan, i);
+        seeds_of(argv, sound[i].name, plan, i);
         fcp_plan_free(plan);
     }
     tables hand; /* two in which work is done away from home */
     moved_make(&hand, NULL);
-    seeds_of(argv[1], "moved", tables_plan(&hand), 3); /* a number that finds figures of the summary, as above */
+    seeds_of(argv, "moved", tables_plan(&hand), 3); /* a number that finds figures of the summary, as above */
     tables_free(&hand);
     const scatter any = scatter_new(8);
     fcp_plan *plan = scatter_plan("model { heads = 4; kv_heads = 2; head_dim = 16; dtype = fp16 }\n"
                                   "batch { lengths = [260, 90] }\ncluster { gpus = 3 }\n"
                                   "plan { mask = causal; block = 128; layout = contiguous }", &any);
     if (!plan) stop("no plan by a scatter");
-    seeds_of(argv[1], "scatter", plan, 4);
+    seeds_of(argv, "scatter", plan, 4);
     fcp_plan_free(plan);
     unsigned all = 0;
     for (int c = 0; c < FCP_CODE_COUNT; c++) all += made[c];

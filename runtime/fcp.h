@@ -158,12 +158,20 @@ fcp_code fcp_plan_homes(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYTE
  * says of other ranks that they hold nothing. It knows the sequences, and so the documents, of which its rank holds or
  * computes something: fcp_shape.documents counts those. Where the whole plan is needed, the error is FCP_E_EXTRACT.
  *
- * Cost: of saving, two cuts of all extracts, linear in their bytes; of loading, linear in the bytes of one extract. */
+ * Cost: of saving, two cuts of all extracts, linear in their bytes; of fcp_extracts_cut, one cut of all, and one of those
+ * that it gives; of loading, linear in the bytes of one extract. */
 
 /* Writes the extracts of all ranks, as fcp_plan_save writes a plan, and returns the root. `stop` may be NULL; once *stop
  * is not 0, it ends with FCP_E_INTERRUPTED. */
 fcp_code fcp_extracts_save(const fcp_plan *plan, const char *path, const volatile int *stop,
                            uint8_t out_root[FCP_DIGEST_BYTES], fcp_error *err);
+/* Takes the extract of a rank: bytes for fcp_extract_load, which are valid during the call. False ends the cutting. */
+typedef bool (*fcp_take_extract)(void *context, uint32_t rank, const void *bytes, size_t size);
+/* Gives the extracts of `count` ranks from `first` on to `take`, in order, for whoever sends them to ranks without a
+ * file, and returns the root of the extracts of all ranks. Errors: as fcp_extracts_save; FCP_E_ARGUMENT (the plan has no
+ * such ranks); FCP_E_INTERRUPTED, also if `take` has returned false. */
+fcp_code fcp_extracts_cut(const fcp_plan *plan, uint32_t first, uint32_t count, const volatile int *stop,
+                          fcp_take_extract take, void *context, uint8_t out_root[FCP_DIGEST_BYTES], fcp_error *err);
 /* The root alone, by cutting them and writing nothing. If it is that of a file of extracts, they are of this plan. */
 fcp_code fcp_extracts_root(const fcp_plan *plan, const volatile int *stop, uint8_t out_root[FCP_DIGEST_BYTES],
                            fcp_error *err);

@@ -9,7 +9,7 @@
 #include "runtime/base/sized.h"
 #include "compiler/explain/where_computed.h"
 #include "compiler/explain/explain.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/extract.h"
 
 /* --- text --------------------------------------------------------------------------------------------------------- */
 
@@ -193,6 +193,7 @@ static fcp_code answer(const char *name, const char *bytes, size_t size, const f
     if (asked.width > WIDTH_MOST) return report(d, FCP_E_ARGUMENT, "fcpc_question.width is larger than 1000");
     if (asked.length > INT64_MAX || asked.k < 0)
         return report(d, FCP_E_VALUE, "a key's position is 0 or more, and a length is less than 2^63");
+    if (asked.plan && fcp_plan_whole(asked.plan, "an explanation", &err)) return report(d, err.code, err.message);
     if (asked.plan) bytes = asked.plan->source, size = asked.plan->source_count;
     code = explain_pair(name ? name : "", bytes, size, options, d, &e);
     if (code == FCP_OK && as_json) {

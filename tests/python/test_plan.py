@@ -67,6 +67,7 @@ class Extracts(Expecting):
                 self.expect("E506", got.summary, "whole plan")
                 self.expect("E506", lambda: got.save(path))
                 self.expect("E506", lambda: got.save_extracts(path))
+                self.expect("E506", lambda: got.take_labels(batch), "the whole plan is needed")
             self.expect("E505", lambda: fcpc.load(path, range(1), root="0" * 64), "not of the plan whose root was given")
             for wrong in "", root[:-1], root.upper() + "G", 7:
                 self.expect("E203", lambda: fcpc.load(path, range(1), root=wrong), "64 hexadecimal digits")

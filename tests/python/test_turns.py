@@ -1,4 +1,5 @@
-"""test_turns.py: nodes that plan in turn, and hand each other the plans: four ranks as one, two or four nodes."""
+"""test_turns.py: nodes that plan in turn, and hand each other the plans, or what each rank needs of them: four ranks as
+one, two or four nodes."""
 import os
 import signal
 import tempfile
@@ -32,13 +33,14 @@ def loops(shares):
     many keys are left in the store."""
     dist.init_process_group("gloo")
     store, rank, said = dist.distributed_c10d._get_default_store(), dist.get_rank(), []
-    for nodes, share in shares:
+    for nodes, share, whole in shares:
         prog = a_program(nodes, rank, share)
         attention, found = Attention(prog, group=dist.group.WORLD, timeout=200), []
         dist.barrier()
         before = store.num_keys()
         dist.barrier()
-        for _, plan in ahead(prog, BATCHES):
+        for _, plan in ahead(prog, BATCHES, whole=whole):
+            assert plan.whole == whole
             found.append((plan.digest, plan.layers[1].digest, plan.seconds > 0))
         dist.barrier()
         left = store.num_keys() - before
@@ -53,11 +55,41 @@ def loops(shares):
     return said
 
 
+def tensors(tokens):
+    draw = torch.Generator().manual_seed(7)
+    return [torch.randn(tokens, 2, 16, generator=draw) for _ in range(4)]
+
+
+def computed(attention, plan, group=None):
+    """o, dq, dk and dv of both masks, of the whole batch, and the count of labels."""
+    found = []
+    for number in range(2):
+        q, k, v, d_o = (plan.take(x).requires_grad_() for x in tensors(plan.global_tokens))
+        o = attention.bind(plan, number)(q, k, v)
+        o.backward(d_o.detach())
+        found += [plan.restore(x.detach(), group=group).numpy().tobytes() for x in (o, q.grad, k.grad, v.grad)]
+    return [*found, plan.take_labels(torch.arange(plan.global_tokens)).count]
+
+
+def results(_):
+    """What four ranks compute by what each needs of a plan, by whole plans, and by both."""
+    dist.init_process_group("gloo")
+    rank, group, said = dist.get_rank(), dist.group.WORLD, []
+    prog = a_program(2, rank)
+    attention = Attention(prog, group=group, threads=1)
+    (_, part), = ahead(prog, BATCHES[:1])
+    (_, whole), = ahead(prog, BATCHES[:1], whole=True)
+    for plan in part, whole, whole if rank % 2 else part:
+        said.append(computed(attention, plan, group))
+    dist.destroy_process_group()
+    return said
+
+
 def is_slow(_):
     """As `fails`: rank 1 takes longer to plan its first batch than the others' time limit."""
     give = Turns.give
-    Turns.give = lambda self, batch, what, make: give(
-        self, batch, what, lambda: (time.sleep(2.5 if batch == 1 else 0), make())[1])
+    Turns.give = lambda self, batch, what, make, *more: give(
+        self, batch, what, lambda: (time.sleep(2.5 if batch == 1 else 0), make())[1], *more)
     try:
         return fails("slow", timeout=1)
     finally:
@@ -70,6 +102,8 @@ def fails(case, **more):
     rank, batches, came = dist.get_rank(), list(BATCHES), 0
     if case == "a wrong batch":
         batches[2] = ([300, 202], [1])
+    if case == "not whole" and rank != 1:
+        more["whole"] = True
     if case == "another batch" and rank == 1:
         batches[1] = ([300, 201], [0] * 501)
     try:
@@ -91,12 +125,14 @@ class InTurn(unittest.TestCase):
         want = [(p.digest, p.layers[1].digest) for p in
                 (a_program(2, 0).plan(lengths, {"doc": doc}) for lengths, doc in BATCHES)]
         with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-            shares = [(1, ""), (2, ""), (4, ""), (2, os.path.join(folder, "plans"))]
+            plans = os.path.join(folder, "plans")
+            shares = [(1, "", False), (2, "", False), (2, "", True), (4, "", False), (2, plans, False),
+                      (2, plans, True)]
             ranks = four_ranks(loops, shares)
-            self.assertEqual(os.listdir(shares[-1][1]), [])
+            self.assertEqual(os.listdir(plans), [])
         self.assertEqual([said[len(shares):] for said in ranks],
                          4 * [["error[E706]: ahead: 4 processes do not make nodes of 3"]])
-        for i, (nodes, _) in enumerate(shares):
+        for i, (nodes, *_) in enumerate(shares):
             for rank, said in enumerate(ranks):
                 found, left = said[i]
                 self.assertEqual(left, 0)
@@ -105,6 +141,14 @@ class InTurn(unittest.TestCase):
                 if nodes == 2:
                     self.assertEqual([tuple(digests) for *digests, _ in found], want)
                 self.assertEqual(found, [(*ranks[0][i][0][n][:2], planned) for n, (*_, planned) in enumerate(found)])
+
+    def test_results(self):
+        """Bits are those of one process with the whole plan. Ranks that have it compute with ranks that have not."""
+        prog = fcpc.Program(a_program(2, 0).source)  # all ranks in this process
+        lengths, doc = BATCHES[0]
+        want = computed(Attention(prog, threads=1), prog.plan(lengths, {"doc": doc}))
+        for said in four_ranks(results, None):
+            self.assertEqual([got == want for got in said], [True] * 3)
 
     def test_an_error_comes_to_all(self):
         for came, code, message in four_ranks(fails, "a wrong batch"):
@@ -117,6 +161,12 @@ class InTurn(unittest.TestCase):
             came, code, message = said[rank]
             self.assertEqual((came, code), (1, "E706"), message)
             self.assertIn("not the batch of rank 1", message)
+
+    def test_another_form(self):
+        """Rank 1 wants what it needs alone, and the others the whole plan."""
+        came, code, message = four_ranks(fails, "not whole")[1]
+        self.assertEqual((came, code), (0, "E706"), message)
+        self.assertIn("the same `whole`", message)
 
     def test_a_rank_that_leaves(self):
         said = four_ranks(fails, "left early")

@@ -57,6 +57,9 @@ ALLOCATE = ctypes.CFUNCTYPE(_pointer, _pointer, _u32, _size)
 RELEASE = ctypes.CFUNCTYPE(None, _pointer, _u32, _pointer)
 
 
+TAKE_EXTRACT = ctypes.CFUNCTYPE(_bool, _pointer, _u32, _pointer, _size)  # fcp_take_extract
+
+
 class fcp_allocator(ctypes.Structure):
     _fields_ = [("context", _pointer), ("allocate", ALLOCATE), ("release", RELEASE)]
 
@@ -127,6 +130,10 @@ fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t *out_digest, fcp_error *e
 fcp_code fcp_plan_homes(const fcp_plan *plan, uint8_t *out_digest, fcp_error *err);
 fcp_code fcp_extracts_save(const fcp_plan *plan, const char *path, const volatile int *stop, uint8_t *out_root,
                            fcp_error *err);
+fcp_code fcp_extracts_cut(const fcp_plan *plan, uint32_t first, uint32_t count, const volatile int *stop,
+                          fcp_take_extract take, void *context, uint8_t *out_root, fcp_error *err);
+fcp_code fcp_extract_load(const void *bytes, size_t size, uint32_t rank, const uint8_t *root, fcp_plan **out_plan,
+                          fcp_error *err);
 fcp_code fcp_extracts_load(const char *path, uint32_t rank, const uint8_t *root, fcp_plan **out_plan, fcp_error *err);
 fcp_code fcp_plan_verify_pairs(const fcp_plan *plan, double max_seconds, const volatile int *stop,
                                fcp_pairs_proof *out_proof, fcp_error *err);
@@ -179,7 +186,7 @@ fcp_code fcpc_explain_text(const char *name, const char *text, size_t size, cons
 """
 
 _VALUES = {"fcp_code": _int, "fcp_pass": _int, "bool": _bool, "size_t": _size, "uint32_t": _u32, "uint64_t": _u64,
-           "int64_t": _i64, "double": _double, "void": None}
+           "int64_t": _i64, "double": _double, "void": None, "fcp_take_extract": TAKE_EXTRACT}
 
 
 def _type(declared: str, is_result: bool) -> Any:

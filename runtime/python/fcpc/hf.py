@@ -26,7 +26,6 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
 
-from .arrays import array_of
 from .errors import Error
 from .layers import Kind, Model
 from .plan import Plan
@@ -297,7 +296,7 @@ def _idle(plan: Plan) -> int | None:
     """The first rank without tokens, if ranks are processes; None: there is none. All ranks find the same one."""
     if len(plan.here) != 1 < plan.ranks:
         return None if plan.tokens else plan.here.start
-    queries, _ = plan._counts(range(plan.ranks))
+    queries = plan._all_queries("hf.bind")
     return next((rank for rank, tokens in enumerate(queries) if not tokens), None)
 
 
@@ -332,10 +331,9 @@ def _bind(attn: Attention, plan: Plan, positions: Any, known: torch.Tensor | Non
         raise Error("E203", f"hf.bind: rank {idle} has no token of this batch, and models of transformers compute "
                             "nothing without one: a smaller block=, fewer ranks, or larger batches")
     if model is not None and model.reach is not None and len(plan.here) < plan.ranks:
-        if known is None:
-            known = array_of(plan._list("fcp_plan_positions", False, ranks=range(plan.ranks)), "torch")
-        if int(known.max()) >= model.reach:
-            raise Error("E702", f"hf.bind: a document goes to position {int(known.max())}. From {model.reach} on a "
+        furthest = plan._furthest("hf.bind") if known is None else int(known.max())
+        if furthest >= model.reach:
+            raise Error("E702", f"hf.bind: a document goes to position {furthest}. From {model.reach} on a "
                                 f"{model.name} rotates all tokens by what the furthest position is (rope_type dynamic "
                                 "or longrope), and each process would see another one")
     if positions is False:

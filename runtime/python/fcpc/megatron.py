@@ -444,7 +444,7 @@ def _check_model(model: Any, params: PlannedSeqParams, input_ids: Any, position_
     if kind not in ("learned_absolute", "rope", "yarn", "none") or kind in ("rope", "yarn") and \
             type(model.rotary_pos_emb) not in (RotaryEmbedding, YarnRotaryEmbedding):
         raise _refuse(f"has positions of the type '{kind}', which it divides among ranks by their numbers")
-    counts, _ = plan._counts(range(plan.ranks))
+    counts = plan._all_queries("fcpc.megatron")
     if 0 in counts and ranks > 1:
         raise Error("E203", f"fcpc.megatron: rank {counts.index(0)} has no token of this batch, and the layers of "
                             "Megatron compute nothing without one: a smaller block=, fewer ranks, or larger batches")

@@ -15,6 +15,7 @@ from .interrupt import interruptibly
 from .restore import restore
 
 if TYPE_CHECKING:
+    from .parts import Common
     from .program import Program
 
 DTYPES = ("fp32", "fp16", "bf16")  # in the order of fcp_dtype
@@ -49,6 +50,8 @@ class Plan(ReadOnly):
                     value in the field that the program names with `documents`. If it names none, each sequence with
                     queries is a document
     here            the ranks of this process, a range of neighbours
+    whole           False: the plan is what the rank of this process needs of it alone, which is less. A step of
+                    training asks no more. Methods that look at all ranks raise E506
     tokens, key_tokens   queries, and keys, that this process holds: the rows of its tensors
     rank_queries, rank_keys   the same of each rank of this process
     table_numbers   how many numbers the tables of reals have that the score reads
@@ -59,6 +62,7 @@ class Plan(ReadOnly):
 
     A plan does not change: its attributes are read-only, a copy of it is the plan itself, and any number of threads may
     use it. A pickle contains the plan's file and its program; when it is loaded, the plan is verified as from a file.
+    What a rank needs alone is not pickled (E506).
     """
     ranks: int
     heads: int
@@ -76,6 +80,7 @@ class Plan(ReadOnly):
     sequences: int
     documents: int
     here: range
+    whole: bool
     tokens: int
     key_tokens: int
     rank_queries: tuple[int, ...]
@@ -89,13 +94,16 @@ class Plan(ReadOnly):
     _others: tuple[Plan, ...]
     _kept: dict[Any, Any]
     _use: Any
+    _common: Common | None
 
     def __init__(self, handle: int, here: range | None = None, times: fcpc_times | None = None,
-                 warnings: Iterable[str] = (), program: Program | None = None) -> None:
+                 warnings: Iterable[str] = (), program: Program | None = None, part: bool = False,
+                 common: Common | None = None) -> None:
         times = times or fcpc_times()
-        # _kept: what has been computed of it; _use: what holds its file, where processes share it
-        self._put(_handle=handle, _times=times, _others=(), _kept={}, _use=None, program=program,
-                  seconds=times.total, warnings=tuple(warnings))
+        # _kept: what has been computed of it; _use: what holds its file, where processes share it; _common: of what one
+        # rank needs, what it knows of the others
+        self._put(_handle=handle, _common=common, whole=not part, _times=times, _others=(), _kept={}, _use=None,
+                  program=program, seconds=times.total, warnings=tuple(warnings))
         shape = fcp_shape()
         C["fcp_plan_shape"](handle, ctypes.byref(shape))
         here = range(shape.ranks) if here is None else here
@@ -105,7 +113,8 @@ class Plan(ReadOnly):
         queries, keys = self._counts(here)
         self._put(ranks=shape.ranks, heads=shape.heads, kv_heads=shape.kv_heads, head_dim=shape.head_dim,
                   value_dim=shape.value_dim, values_in_keys=shape.values_in_keys, lse_gradient=shape.lse_gradient,
-                  scale=shape.scale, sequences=shape.sequences, documents=shape.documents, dtype=DTYPES[shape.dtype],
+                  scale=shape.scale, sequences=shape.sequences,
+                  documents=common.documents if common else shape.documents, dtype=DTYPES[shape.dtype],
                   layout=LAYOUTS[shape.layout], global_tokens=shape.tokens, global_key_tokens=shape.key_tokens,
                   passes=tuple(name for name, has in zip(("forward", "backward"), shape.has_pass) if has), here=here,
                   rank_queries=queries, rank_keys=keys, tokens=sum(queries), key_tokens=sum(keys),
@@ -121,6 +130,7 @@ class Plan(ReadOnly):
 
     def _bytes(self) -> bytes:
         """What `save` writes."""
+        self._needs_whole("pickle")
         with os.fdopen(os.memfd_create("fcpc-plan", os.MFD_CLOEXEC), "rb") as file:
             self.save(f"/proc/self/fd/{file.fileno()}")
             file.seek(0)
@@ -140,8 +150,22 @@ class Plan(ReadOnly):
             C["fcp_plan_tables"](self._handle, i, ctypes.byref(table))
             shape = (table.rows, table.columns) if table.columns else (table.rows,)
             doubles = ctypes.c_double * (table.rows * max(1, table.columns))
-            made[table.name.decode()] = shape, doubles.from_buffer_copy(doubles.from_address(table.values))
+            made[table.name.decode()] = shape, doubles.from_buffer_copy(doubles.fromaddress(table.values))
         return made
+
+    def _needs_whole(self, who: str) -> None:
+        """Raises E506 if this is what one rank needs alone."""
+        if not self.whole:
+            raise Error("E506", f"{who}: this is what rank {self.here.start} needs of the plan, and the whole plan is "
+                                "needed: with whole=True, Program.plan and Program.ahead give it to each process; "
+                                "fcpc.load reads it from a file of Plan.save")
+
+    def _knows(self, who: str) -> Common:
+        """What is known of the other ranks; E506: nothing."""
+        if self._common is None:
+            self._needs_whole(who)
+        assert self._common
+        return self._common
 
     # --- which tokens ---------------------------------------------------------------------------------------------
 
@@ -151,6 +175,22 @@ class Plan(ReadOnly):
         queries, keys = numbers(), numbers()
         C["fcp_plan_ranks_tokens"](self._handle, ranks.start, len(ranks), queries, keys)
         return tuple(queries), tuple(keys)
+
+    def _all_queries(self, who: str = "plan") -> tuple[int, ...]:
+        """How many queries each of all ranks has."""
+        return self._counts(range(self.ranks))[0] if self.whole else self._knows(who).queries
+
+    def _furthest(self, who: str = "plan") -> int:
+        """The largest position of a token of the batch."""
+        if not self.whole:
+            found = self._knows(who).furthest
+            if found is None:  # whoever has made the plan has not had the same model
+                self._needs_whole(who)
+            return int(found or 0)
+        if "furthest" not in self._kept:
+            known = array_of(self._list("fcp_plan_positions", False, ranks=range(self.ranks)))
+            self._kept["furthest"] = int(known.max()) if len(known) else 0
+        return int(self._kept["furthest"])
 
     def _list(self, function: str, keys: bool, *more: Any, ranks: range | None = None) -> Any:
         """The lists that a function of C makes for each rank of this process, or of `ranks`, end to end."""
@@ -215,7 +255,8 @@ class Plan(ReadOnly):
         The loss is the sum over the tokens of this process, divided by `count`, which is the same in all processes.
         Where all labels may be `ignore`, divide by max(count, 1).
 
-        Errors: E701 (other than global_tokens labels, no whole numbers, or a type that cannot hold `ignore`)
+        Errors: E701 (other than global_tokens labels, no whole numbers, or a type that cannot hold `ignore`), E506 (of
+        what fcpc.load has read with a root, which does not know all documents)
         """
         dim = self._dim("take_labels", labels, dim, self.global_tokens)
         if "int" not in str(labels.dtype):
@@ -230,7 +271,10 @@ class Plan(ReadOnly):
         """The row in the packed batch of each document's first token."""
         if "first rows" not in self._kept:
             made = (ctypes.c_int64 * self.documents)()
-            C["fcp_plan_documents"](self._handle, made)
+            if self.whole:
+                C["fcp_plan_documents"](self._handle, made)
+            else:
+                made[:] = list(self._knows("take_labels").first_rows)
             self._kept["first rows"] = made
         return self._kept["first rows"]
 
@@ -302,6 +346,7 @@ class Plan(ReadOnly):
 
     def save(self, path: Path) -> None:
         """Writes the plan to a file, which `fcpc run`, `fcpc show` and `fcpc.load` read."""
+        self._needs_whole("save")
         err = fcp_error()
         check(C["fcp_plan_save"](self._handle, _path("save", path), ctypes.byref(err)), err)
 
@@ -313,6 +358,7 @@ class Plan(ReadOnly):
 
         Errors: E506 (the plan is itself what one rank needs)
         """
+        self._needs_whole("save_extracts")
         root, err = (ctypes.c_uint8 * 32)(), fcp_error()
         interruptibly(lambda stop: check(C["fcp_extracts_save"](
             self._handle, _path("save_extracts", path), ctypes.byref(stop), root, ctypes.byref(err)), err), None)
@@ -331,6 +377,7 @@ class Plan(ReadOnly):
 
         Errors: E615 (the plan computes other pairs, or counts them wrongly)
         """
+        self._needs_whole("verify_pairs")
         proof, err = fcp_pairs_proof(), fcp_error()
         interruptibly(lambda stop: check(C["fcp_plan_verify_pairs"](
             self._handle, max_seconds, ctypes.byref(stop), ctypes.byref(proof), ctypes.byref(err)), err), stop)
@@ -338,6 +385,7 @@ class Plan(ReadOnly):
 
     def summary(self) -> dict[str, Any]:
         """The figures of the plan, as a dict; compiler/OUTPUT.md explains them. Units: bytes, seconds, FLOP."""
+        self._needs_whole("summary")
         made: dict[str, Any] = json.loads(call_text("fcpc_summary_json", self._handle, ctypes.byref(self._times)))
         return made
 
@@ -347,19 +395,23 @@ class Plan(ReadOnly):
         profile   says how fast kernels are: a name, such as "h200", or a file; None: that of the cluster's gpu.
                   compiler/simulate/README.md says what is predicted. Errors: E340, E010 (there is no such profile)
         """
+        self._needs_whole("simulate")
         return Simulation(json.loads(call_text("fcpc_simulate_json", self._handle, profile and profile.encode())))
 
     def text(self, width: int = 80, unicode: bool = False) -> str:
         """A picture of the plan for a terminal: its mask, who owns which tokens, and the pipeline."""
+        self._needs_whole("text")
         options = fcpc_show_options(ctypes.sizeof(fcpc_show_options), width, unicode=unicode)
         return call_text("fcpc_show_text", self._handle, ctypes.byref(options))
 
     def svg(self) -> str:
         """The picture that `text` draws, as an SVG image."""
+        self._needs_whole("svg")
         return call_text("fcpc_show_svg", self._handle, None)
 
     def html(self) -> str:
         """A self-contained HTML page about the plan: what each rank does when, and why it waits."""
+        self._needs_whole("html")
         return call_text("fcpc_show_html", self._handle, None)
 
     def part(self, rows: tuple[int, int] | None = None, cols: tuple[int, int] | None = None,
@@ -370,6 +422,7 @@ class Plan(ReadOnly):
         sequence     its number in the batch; None: the longest
         head         the query head whose mask it is; None: the pairs of all heads are summed
         """
+        self._needs_whole("part")
         (row, row_end), (col, col_end) = rows or (0, 0), cols or (0, 0)
         options = fcpc_show_options(
             ctypes.sizeof(fcpc_show_options), part=True, choose_sequence=sequence is not None,
@@ -380,6 +433,7 @@ class Plan(ReadOnly):
 
     def explain(self, q: int, k: int, sequence: int | None = None, head: int = 0, width: int = 80) -> str:
         """Says why query q sees key k or does not, which rank computes the pair, and how both come there."""
+        self._needs_whole("explain")
         question = fcpc_question(ctypes.sizeof(fcpc_question), q, k, choose_sequence=sequence is not None,
                                  sequence=sequence or 0, head=head, plan=self._handle, width=width)
         made = ctypes.c_void_p()
@@ -389,11 +443,15 @@ class Plan(ReadOnly):
         return take_text(made.value)
 
     def __repr__(self) -> str:
-        said = call_text("fcpc_summary_text", self._handle, ctypes.byref(self._times), b"plan", None).rstrip()
+        if self.whole:
+            said = call_text("fcpc_summary_text", self._handle, ctypes.byref(self._times), b"plan", None).rstrip()
+        else:
+            said = f"plan: what rank {self.here.start} of {self.ranks} needs of it; {self.tokens} of " \
+                   f"{self.global_tokens} tokens in {self.sequences} sequences are here"
         return "\n".join([said, *("warning: " + " ".join(w.split()) for w in self.warnings)])
 
     def _repr_html_(self) -> str:
-        return f"{self.svg()}<pre>{html.escape(repr(self))}</pre>"
+        return f"{self.svg() if self.whole else ''}<pre>{html.escape(repr(self))}</pre>"
 
 
 def over_bound(x: Mapping[str, Any]) -> float:
@@ -449,7 +507,7 @@ def load(path: Path, here: range | None = None, program: Program | None = None, 
     root      what Plan.save_extracts returned, or `fcpc -o PLAN --slices` printed, to somebody who is trusted. Then
               `path` is that file, and what is read is what the one rank in `here` needs of the plan. A session of this
               rank takes it in place of the plan. It counts the documents that it knows, and methods that need the whole
-              plan raise E506
+              plan, or all documents, raise E506
 
     Errors: E010 (there is no such file), E50x (it is no plan, or altered; E505: not of the plan with this root), E60x (a
     plan that is wrong), E203 (`here`, `root`)
@@ -463,9 +521,9 @@ def load(path: Path, here: range | None = None, program: Program | None = None, 
         data = (ctypes.c_uint8 * 32).from_buffer_copy(bytes.fromhex(root))
         check(C["fcp_extracts_load"](_path("load", path), here.start, data, ctypes.byref(handle), ctypes.byref(err)),
               err)
-        return Plan(_address(handle), here, program=program)
+        return Plan(address(handle), here, program=program, part=True)
     check(C["fcp_plan_load"](_path("load", path), ctypes.byref(handle), ctypes.byref(err)), err)
-    return Plan(_address(handle), here, program=program)
+    return Plan(address(handle), here, program=program)
 
 
 def together(plans: list[Plan], use: Any = None, warnings: Iterable[str] = ()) -> Plan:
@@ -482,11 +540,11 @@ def _of_bytes(plans: list[tuple[bytes, tuple[str, ...]]], here: range, program: 
     for data, warnings in plans:
         handle, err = ctypes.c_void_p(), fcp_error()
         check(C["fcp_plan_load_memory"](data, len(data), ctypes.byref(handle), ctypes.byref(err)), err)
-        made.append(Plan(_address(handle), here, warnings=warnings, program=program))
+        made.append(Plan(address(handle), here, warnings=warnings, program=program))
     return together(made)
 
 
-def _address(handle: ctypes.c_void_p) -> int:
+def address(handle: ctypes.c_void_p) -> int:
     if not handle.value:
         raise MemoryError("fcpc is out of memory")
     return handle.value

@@ -25,9 +25,10 @@ from .errors import Diagnostics, Error, warn
 from .fields import Declared, Held, Over, Sizes, declared_in, held, numbers_of_field
 from .interrupt import interruptibly
 from .masks import Mask as ForeignMask
+from .parts import part_files
 from .plan import Plan, load, together
 from .ranks import gather_hosts, mpi_place
-from .shared import MANY_RANKS, Folder, key_of, usual_folder
+from .shared import MANY_RANKS, Folder, key_of, usual_folder, whole_files
 from .turns import Turns
 from .written import (beside_masks, count_of, documents_of, dtype_of, foreign_word, in_python, name_of, section, separating,
                       table_of, value_of)
@@ -242,7 +243,8 @@ class Program(ReadOnly):
             beside_masks(self.text) == beside_masks(other.text)
 
     def plan(self, lengths: Any = None, fields: Mapping[str, Any] | None = None, queries: Any = None,
-             here: range | None = None, stop: ctypes.c_int | None = None, max_seconds: float = 0) -> Plan:
+             here: range | None = None, stop: ctypes.c_int | None = None, max_seconds: float = 0,
+             whole: bool = False) -> Plan:
         """Plans a batch, and proves that each tile is computed once, on data that is there.
 
         With `layers`, plans each mask: see Plan.layers.
@@ -259,16 +261,19 @@ class Program(ReadOnly):
         stop      a ctypes.c_int that another thread may set to end the planning (E013)
         max_seconds  a mask whose analysis is estimated to take longer on one processor is refused at once (E405). The
                   estimate counts work, not time, so it is the same on every machine; 0: no limit
+        whole     where processes share plans (`share`), a process that is one rank gets what this rank needs of the
+                  plan alone, which is all that a step of training asks for: see Plan.whole. True: it gets the whole
+                  plan. All processes say the same
 
         The compiler's warnings about the plan are issued here, as fcpc.Warning, and are also in its `warnings`.
 
         Errors: E300 (lengths), E320 (fields), E31x (the mask fails at a pair), E403 and E404 (too large), E405.
         """
-        return _warned(self._plan(lengths, fields, queries, here, stop, max_seconds=max_seconds))
+        return _warned(self._plan(lengths, fields, queries, here, stop, max_seconds=max_seconds, whole=whole))
 
     def _plan(self, lengths: Any, fields: Mapping[str, Any] | None, queries: Any, here: range | None,
               stop: ctypes.c_int | None, gate: ContextManager[Any] = nullcontext(), turns: Turns | None = None,
-              number: int = 0, max_seconds: float = 0) -> Plan:
+              number: int = 0, max_seconds: float = 0, whole: bool = False) -> Plan:
         """`plan` without warnings. `gate` is a context that is entered while planning. With `turns`, `number` is the
         number of the batch in the loop, and another rank may plan it."""
         if isinstance(lengths, ForeignMask):
@@ -315,31 +320,38 @@ class Program(ReadOnly):
             said = interruptibly(call, stop, quick=held is not None and sum(held.owner) <= QUICK)
             return [Plan(handle or 0, here, times, said, self) for handle in made]
 
-        def whole(plans: list[Plan], use: Any = None, warnings: Iterable[str] = ()) -> Plan:
+        def joined(plans: list[Plan], use: Any = None, warnings: Iterable[str] = ()) -> Plan:
             plan = together(plans, use, (*of_batch, *warnings))
             if cumulative:
                 plan._kept["cu_seqlens"] = cumulative[-1]
             return plan
         if self._folder is None and turns is None:
-            return whole(make())
+            return joined(make())
         parts = [x for name, of in (("lengths", held), ("queries", asked), *given.items())
                  for x in (name, "none" if of is None else (of.address, 8 * of.size))]
-        key = key_of([*self._identity(), *parts])
+        alone = not whole and here is not None and len(here) == 1 and (
+            self.node > 1 if turns is None else here.start == turns.rank)
+        form = "whole" if not alone or here is None else "parts" if turns else \
+            f"parts of node {here.start // self.node}"
+        key = key_of([*self._identity(), form, *parts])
 
         def from_file(path: str) -> Plan:
             return load(path, here, self)
         if turns is None:
             assert self._folder
-            return whole(*self._folder.plan(key, self.masks, from_file, make, gate, stop))
-        taking = turns
+            files = part_files(self, here.start, stop) if alone and here is not None else \
+                whole_files(self.masks, from_file)
+            return joined(*self._folder.plan(key, files, make, gate, stop))
+        taking, program = turns, self if alone else None
         if turns.planner(number) == turns.rank:
             with gate:
-                plan = whole(turns.give(number, key, make))
-        elif self._folder is None:
-            plan = whole(turns.take(number, key, from_file, stop))
-        else:  # of a machine's processes one takes the plan from the store, and the others from the folder
-            plan = whole(*self._folder.plan(key, self.masks, from_file,
-                                            lambda: taking.take(number, key, from_file, stop), nullcontext(), stop))
+                plan = joined(turns.give(number, key, make, program, stop))
+        elif self._folder is None or alone:
+            plan = joined(turns.take(number, key, from_file, program, stop))
+        else:  # of a machine's processes one takes the whole plan from the store, and the others from the folder
+            plan = joined(*self._folder.plan(key, whole_files(self.masks, from_file),
+                                             lambda: taking.take(number, key, from_file, None, stop), nullcontext(),
+                                             stop))
         turns.done(number)
         return plan
 
@@ -358,7 +370,7 @@ class Program(ReadOnly):
 
     def ahead(self, loader: Iterable[Batch], depth: int = 2, threads: int = 2,
               of: Callable[[Batch], Any] | None = None, group: Any = None, timeout: float = 120,
-              max_seconds: float = 0) -> Iterator[tuple[Batch, Plan]]:
+              max_seconds: float = 0, whole: bool = False) -> Iterator[tuple[Batch, Plan]]:
         """Yields (batch, plan) for each batch of a loader, planned by threads while the steps before it run.
 
         depth     how many batches are taken from the loader before they are needed
@@ -366,11 +378,12 @@ class Program(ReadOnly):
         of        a function from a batch to (lengths, fields), or to lengths alone. None: the batch has `lengths` and
                   what the program names as fields, as attributes or as keys
         group     None: each process plans every batch. The group of torch.distributed whose processes are the ranks:
-                  its nodes plan in turn, and the others get the plan through the group's store. With n nodes each node
-                  plans one of n batches, so `depth` should be at least n
+                  its nodes plan in turn, and each other process gets what its rank needs of the plan through the
+                  group's store. With n nodes each node plans one of n batches, so `depth` should be at least n
         timeout   with a group: seconds after which a plan that has not come is an error (E703), unless the rank that
                   plans it reports that it is still planning
         max_seconds  as in `plan`
+        whole     as in `plan`, also with a group
 
         Batches come in the loader's order. An error of planning is raised when its batch is due. The compiler's
         warnings about a plan are issued when the loop gets that plan. Warnings that differ only in their numbers are
@@ -391,7 +404,7 @@ class Program(ReadOnly):
             for number, batch in enumerate(loader):
                 lengths, fields = self._of(batch) if of is None else _pair(of(batch))
                 waiting.append((batch, pool.submit(self._plan, lengths, fields, None, None, stop, gate, turns, number,
-                                                   max_seconds)))
+                                                   max_seconds, whole)))
                 if len(waiting) > depth:
                     batch, planned = waiting.popleft()
                     yield batch, _warned(planned.result(), known)
@@ -439,7 +452,7 @@ class Program(ReadOnly):
     def _repr_html_(self) -> str:
         """The text; and a picture of each mask over one sequence of 2048 tokens, unless it reads fields of a batch."""
         picture = "" if self.fields else "".join(
-            plan.svg() for plan in self._plan([2048], {}, None, None, None).layers)
+            plan.svg() for plan in self._plan([2048], {}, None, None, None, whole=True).layers)
         said = "".join(f"\nwarning: {said}" for said in self.warnings)
         return f"{picture}<pre>{html.escape(self.source + said)}</pre>"
 
@@ -531,9 +544,9 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
               have it). Their plans have each token on the same rank, so that nothing moves between layers
     align     where a sequence with other queries than keys has its queries: "bottom_right", the default, has the last
               query where the last key is; "top_left" has the first query where the first key is
-    share     the folder in which processes of this machine share plans: one of them makes a plan and the others map it.
-              None: /dev/shm/fcpc-USER if each process is one rank, there are more than 1024 ranks, and a machine has
-              several of them; otherwise, and with "", plans are not shared
+    share     the folder in which processes of this machine share plans: one of them makes a plan, and the others get
+              what their ranks need of it. None: /dev/shm/fcpc-USER if each process is one rank, there are more than
+              1024 ranks, and a machine has several of them; otherwise, and with "", plans are not shared
     plan      keys of the section `plan`: block=512, strategy="dcp", sink=0.5, layout="zigzag", lse_gradient=True.
               layout is "planned" unless it is stated
 

@@ -24,7 +24,7 @@ def restore(plan: Plan, rows: Rows, group: Any, dim: Any) -> Rows:
         if is_tensor(x) and x.requires_grad and torch.is_grad_enabled():
             raise Error("E701", "restore: with a group, each process would count the gradient that x requires: "
                                 "restore(x.detach(), group=...)")
-        said = plan.homes, str(x.dtype), [*x.shape[:dim], *x.shape[dim + 1:]]
+        said = (plan.homes, str(x.dtype), [*x.shape[:dim], *x.shape[dim + 1:]]), plan.tokens, plan.whole
     except Error as error:
         wrong = error
     everyone: list[Any] = [None] * plan.ranks
@@ -32,12 +32,13 @@ def restore(plan: Plan, rows: Rows, group: Any, dim: Any) -> Rows:
     if wrong:
         raise wrong
     for other, its in enumerate(everyone):
-        if its != said:
-            what = "has met an error" if not its else "has another plan" if its[0] != said[0] else \
-                f"restores {its[1]}, in other dimensions {its[2]}; here they are {said[1]}, {said[2]}"
+        if not its or its[0] != said[0]:
+            (homes, dtype, shape), *_ = said
+            what = "has met an error" if not its else "has another plan" if its[0][0] != homes else \
+                f"restores {its[0][1]}, in other dimensions {its[0][2]}; here they are {dtype}, {shape}"
             raise Error("E706", f"restore: rank {other} {what} (this is rank {rank})")
     with torch.no_grad():
-        return cast(Rows, _gathered(plan, x, group, dim))
+        return cast(Rows, _gathered(plan, x, group, dim, [its[1] for its in everyone], all(its[2] for its in everyone)))
 
 
 def _rank(plan: Plan, group: Any) -> int:
@@ -59,11 +60,13 @@ def _rank(plan: Plan, group: Any) -> int:
     return rank
 
 
-def _gathered(plan: Plan, x: Any, group: Any, dim: int) -> Any:
-    """Gathers the rows. They are sent as bytes, which every backend can send, and padded to the same size
-    everywhere."""
+def _gathered(plan: Plan, x: Any, group: Any, dim: int, counts: list[int], known: bool) -> Any:
+    """Gathers the rows.
+
+    counts   how many rows each rank has
+    known    all processes have the whole plan, and so know where the rows of others belong. Else this is gathered, too
+    """
     import torch
-    import torch.distributed as dist
     rest = [*x.shape[:dim], *x.shape[dim + 1:]]
     width = math.prod(rest) * x.dtype.itemsize
     if is_array(x):
@@ -71,15 +74,27 @@ def _gathered(plan: Plan, x: Any, group: Any, dim: int) -> Any:
         mine = torch.from_numpy(numpy.moveaxis(x, dim, 0).flatten().view("uint8"))
     else:
         mine = x.movedim(dim, 0).contiguous().flatten().view(torch.uint8)
-    counts = plan._counts(range(plan.ranks))[0]
-    padded = mine.new_zeros(max(counts), width)
-    padded[:plan.tokens] = mine.view(plan.tokens, width)
-    parts = [torch.empty_like(padded) for _ in counts]
-    if padded.numel():
-        dist.all_gather(parts, padded, group=group)
-    rows = torch.cat([part[:count] for part, count in zip(parts, counts)])
-    index = reverse(index_of(plan._rows(ranks=range(plan.ranks)), rows))
+    rows = _from_all(mine.view(plan.tokens, width), counts, group)
+    if known:
+        index = index_of(plan._rows(ranks=range(plan.ranks)), rows)
+    else:
+        places = index_of(plan._rows(), rows).to(rows.device).view(torch.uint8)
+        index = _from_all(places.view(plan.tokens, 8), counts, group).flatten().view(torch.int64).cpu()
+    index = reverse(index)
     rows = rows.index_select(0, index.to(rows.device)).flatten()
     if is_array(x):
         return numpy.moveaxis(rows.numpy().view(x.dtype).reshape(-1, *rest), 0, dim).copy()
     return rows.view(x.dtype).view(plan.global_tokens, *rest).movedim(0, dim).contiguous()
+
+
+def _from_all(mine: Any, counts: list[int], group: Any) -> Any:
+    """The rows of all processes, end to end. They are bytes, which every backend can send, and are padded to the same
+    size everywhere."""
+    import torch
+    import torch.distributed as dist
+    padded = mine.new_zeros(max(counts), mine.shape[1])
+    padded[:len(mine)] = mine
+    parts = [torch.empty_like(padded) for _ in counts]
+    if padded.numel():
+        dist.all_gather(parts, padded, group=group)
+    return torch.cat([part[:count] for part, count in zip(parts, counts)])

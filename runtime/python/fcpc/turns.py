@@ -2,16 +2,20 @@
 
 If planning takes longer than a training step, `ahead` cannot keep up while each node plans every batch. So node 0 plans
 batch 0, node 1 plans batch 1, and so on, and four nodes plan four batches at the same time. On each node the first
-process plans. All other processes get the plan's bytes through the store of torch.distributed:
+process plans. It cuts what each rank needs out of the plan (parts.py), and all other processes get this through the
+store of torch.distributed, each its own:
 
-    KEY/7             a description of batch 7's plans, or the error of the rank that planned it: JSON
-    KEY/7/0, 1, ...   the bytes, in pieces that every store accepts
+    KEY/7             what batch 7 is, or the error of the rank that planned it: JSON
+    KEY/7/common/0    the common part, in pieces that every store accepts: 0, 1, ...
+    KEY/7/4/1/0       what rank 4 needs of the batch's mask 1, likewise. Rank 4 removes it
+    KEY/7/plan/1/0    or the whole plan of mask 1, if all want it
     KEY/7/taken       how many processes have the plan; the last one removes all of these keys
     KEY/left/4        rank 4 has left its loop
     KEY/busy/4        rank 4 has been planning for a while: a number that it increments
 
-Plans that come from other processes are not trusted. The loader verifies a plan; it must have the digest that its
-planner has sent, and be of the batch that this process has, which is compared by a digest too (shared.key_of).
+The planner verifies a plan when it has made it, and the others trust it. They compare what comes with the roots in the
+common part, and that with its digest. So they notice what has been altered on the way. A whole plan is verified by each
+process. The batch must be the one that this process has, which is compared by a digest too (shared.key_of).
 """
 from __future__ import annotations
 
@@ -24,10 +28,12 @@ from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, Callable, Iterator
 
 from .errors import Error
+from .parts import Common, cut, of_parts
 from .ranks import meet
 
 if TYPE_CHECKING:
     from .plan import Plan
+    from .program import Program
 
 _PIECE = 4 << 20    # the store of torch.distributed takes 8 MiB at a time
 _SLOWEST = 0.05     # seconds between two questions to the store
@@ -43,32 +49,54 @@ class Turns:
     """
 
     def __init__(self, group: Any, node: int, timeout: float) -> None:
-        self.rank, self._ranks, self._store, self._key = meet(group)
-        if self._ranks % node:
-            raise Error("E706", f"ahead: {self._ranks} processes do not make nodes of {node}")
+        self.rank, self.ranks, self._store, self._key = meet(group)
+        if self.ranks % node:
+            raise Error("E706", f"ahead: {self.ranks} processes do not make nodes of {node}")
         self._node, self._timeout = node, timeout
 
     def planner(self, batch: int) -> int:
         """The rank that plans a batch."""
-        return batch * self._node % self._ranks
+        return batch * self._node % self.ranks
 
-    def give(self, batch: int, what: str, make: Callable[[], list[Plan]]) -> list[Plan]:
-        """Makes the plans of a batch, by make(), and sends them to all. `what`: a digest of all that they depend on."""
+    def give(self, batch: int, what: str, make: Callable[[], list[Plan]], program: Program | None,
+             stop: ctypes.c_int | None) -> list[Plan]:
+        """Makes the plans of a batch, by make(), and sends them to all. `what`: a digest of all that they depend on.
+
+        program   of which each rank gets what it needs, and so does this one. None: all get the whole plans
+        """
+        keys: list[str] = []
         try:
             with self._busy():
                 plans = make()
-            data, sizes = _bytes_of(plans)
+                if program is None:
+                    for mask, plan in enumerate(plans):
+                        keys += self._send(self._name(batch, "plan", mask), plan._bytes())
+                else:
+                    common, plans = self._send_parts(batch, plans, program, stop)
+                    keys += self._send(self._name(batch, "common"), common)
+            self._say(batch, {"what": what, "digests": [plan.digest for plan in plans], "keys": keys})
         except BaseException as error:
             self._say_error(batch, error)
             raise
-        for number, at in enumerate(range(0, len(data), _PIECE)):
-            self._store.set(self._name(batch, number), data[at:at + _PIECE])
-        self._say(batch, {"what": what, "sizes": sizes, "digests": [plan.digest for plan in plans]})
         return plans
 
-    def take(self, batch: int, what: str, load: Callable[[str], Plan], stop: ctypes.c_int | None) -> list[Plan]:
-        """Gets the plans of a batch that another rank plans. `load`: gives a plan from a path; `stop`: see
-        Program.plan.
+    def _send_parts(self, batch: int, plans: list[Plan], program: Program,
+                    stop: ctypes.c_int | None) -> tuple[bytes, list[Plan]]:
+        """Sends each other rank what it needs. Returns the common part, and the plans of this rank."""
+        mine: list[bytes] = []
+
+        def take(rank: int, mask: int, extract: bytes) -> None:
+            if rank == self.rank:
+                mine.append(extract)
+            else:
+                self._send(self._name(batch, rank, mask), extract)
+        common = cut(plans, range(self.ranks), take, stop)
+        return common, of_parts(Common(common), mine, self.rank, program, plans)
+
+    def take(self, batch: int, what: str, load: Callable[[str], Plan], program: Program | None,
+             stop: ctypes.c_int | None) -> list[Plan]:
+        """Gets the plans of a batch that another rank plans. `load`: gives a whole plan from a path; `program`: see
+        `give`; `stop`: see Program.plan.
 
         Errors: that of the planner; E706 (it has planned another batch than this process has); E703 (it has ended, or
         has sent nothing in time); those of the loader.
@@ -79,21 +107,41 @@ class Turns:
         rank = self.planner(batch)
         if said["what"] != what:
             raise Error("E706", f"batch {batch} of the loop is not the batch of rank {rank}, which has planned it: all "
-                                "ranks need the same program, lengths and fields")
-        pieces = -(-sum(said["sizes"]) // _PIECE)
-        data = b"".join(self._store.get(self._name(batch, number)) for number in range(pieces))
-        plans = _plans_of(data, said["sizes"], load)
+                                "ranks need the same program, lengths and fields, and the same `whole`")
+        if program is None:
+            plans = [_plan_of(self._receive(self._name(batch, "plan", mask)), load)
+                     for mask in range(len(said["digests"]))]
+        else:
+            common = Common(self._receive(self._name(batch, "common")))
+            mine = [self._receive(self._name(batch, self.rank, mask), mine=True) for mask in range(len(common.roots))]
+            plans = of_parts(common, mine, self.rank, program, [])
         if [plan.digest for plan in plans] != said["digests"]:
             raise Error("E706", f"the plan of batch {batch} has not come as rank {rank} has sent it")
         return plans
 
+    def _send(self, name: str, data: bytes) -> list[str]:
+        """Puts bytes into the store, behind their number. Returns the keys that have them."""
+        data, keys = len(data).to_bytes(8, "little") + data, []
+        for number, at in enumerate(range(0, len(data), _PIECE)):
+            keys.append(f"{name}/{number}")
+            self._store.set(keys[-1], data[at:at + _PIECE])
+        return keys
+
+    def _receive(self, name: str, mine: bool = False) -> bytes:
+        """What `_send` has put there; it is removed if it is for this rank alone."""
+        pieces = [self._store.get(f"{name}/0")]
+        size = 8 + int.from_bytes(pieces[0][:8], "little")
+        pieces += [self._store.get(f"{name}/{number}") for number in range(1, -(-size // _PIECE))]
+        for number in range(len(pieces) if mine else 0):
+            self._store.delete_key(f"{name}/{number}")
+        return b"".join(pieces)[8:]
+
     def done(self, batch: int) -> None:
         """This process has the plans of a batch."""
-        if self._store.add(self._name(batch, "taken"), 1) < self._ranks:
+        if self._store.add(self._name(batch, "taken"), 1) < self.ranks:
             return
-        number = 0
-        while self._store.delete_key(self._name(batch, number)):
-            number += 1
+        for key in json.loads(self._store.get(self._name(batch)))["keys"]:
+            self._store.delete_key(key)
         self._store.delete_key(self._name(batch))
         self._store.delete_key(self._name(batch, "taken"))
 
@@ -166,32 +214,14 @@ class Turns:
         return self._store.add(name, 0) if self._store.check([name]) else None
 
 
-def _bytes_of(plans: list[Plan]) -> tuple[bytes, list[int]]:
-    """(the files of some plans, end to end; the size of each)."""
-    files = []
-    for plan in plans:
-        with _memory() as file:
-            plan.save(_path(file))
-            files.append(file.read())
-    return b"".join(files), [len(file) for file in files]
-
-
-def _plans_of(data: bytes, sizes: list[int], load: Callable[[str], Plan]) -> list[Plan]:
-    """The reverse: what `load` makes of each file."""
-    plans = []
-    for size in sizes:
-        with _memory() as file:
-            file.write(data[:size])
-            file.flush()
-            plans.append(load(_path(file)))
-        data = data[size:]
-    return plans
+def _plan_of(data: bytes, load: Callable[[str], Plan]) -> Plan:
+    """The plan whose file has these bytes."""
+    with _memory() as file:
+        file.write(data)
+        file.flush()
+        return load(f"/proc/self/fd/{file.fileno()}")
 
 
 def _memory() -> IO[bytes]:
     """A file in memory, which is deleted when nobody has it open or mapped."""
     return os.fdopen(os.memfd_create("fcpc-plan", os.MFD_CLOEXEC), "w+b")
-
-
-def _path(file: IO[bytes]) -> str:
-    return f"/proc/self/fd/{file.fileno()}"

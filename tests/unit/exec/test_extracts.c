@@ -294,6 +294,42 @@ Test(extracts, are_proven) {
     }
 }
 
+typedef struct taker {
+    const cut_plan *of;
+    uint32_t next, end; /* ranks */
+} taker;
+static bool take_same(void *context, uint32_t rank, const void *bytes, size_t size) {
+    taker *t = context;
+    void *kept;
+    size_t all;
+    if (t->next == t->end) return false;
+    cr_assert_eq(rank, t->next++);
+    cr_assert_eq(fcp_extracts_read(t->of->path, rank, &kept, &all, NULL), FCP_OK);
+    cr_assert(size == all && !memcmp(bytes, kept, all), "rank %u", rank);
+    free(kept);
+    return true;
+}
+
+/* Who sends extracts gets those of the ranks that it names, with the bytes and the root that the file has. */
+Test(extracts, are_given_one_by_one) {
+    cut_plan x;
+    cut_open(&x, small_plan("5", "300, 200, 70 x 4", "causal"));
+    for (uint32_t first = 0; first <= 5; first++)
+        for (uint32_t count = 0; count <= 6 - first; count++) {
+            uint8_t root[FCP_DIGEST_BYTES] = {0};
+            taker t = {&x, first, first + count};
+            fcp_error err = {0};
+            const fcp_code code = fcp_extracts_cut(x.plan, first, count, NULL, take_same, &t, root, &err);
+            cr_assert_eq(code, first + count > 5 ? FCP_E_ARGUMENT : FCP_OK, "%s", err.message);
+            cr_assert(code || (t.next == t.end && !memcmp(root, x.root, sizeof root)));
+        }
+    taker t = {&x, 1, 3}; /* it wants no more than two */
+    uint8_t root[FCP_DIGEST_BYTES];
+    cr_assert_eq(fcp_extracts_cut(x.plan, 1, 4, NULL, take_same, &t, root, NULL), FCP_E_INTERRUPTED);
+    cr_assert_eq(t.next, 3);
+    cut_close(&x);
+}
+
 /* A file of extracts that is cut short is refused, and so are other files. */
 Test(extracts, files_are_whole) {
     cut_plan x;
@@ -412,6 +448,8 @@ Test(extracts, are_not_whole) {
     cr_assert_eq(fcpc_simulate_json(part, NULL, &text, &err), FCP_E_EXTRACT);
     cr_assert_eq(fcpc_show_text(part, NULL, &text, &err), FCP_E_EXTRACT);
     cr_assert_eq(fcpc_show_html(part, NULL, &text, &err), FCP_E_EXTRACT);
+    const fcpc_question question = {.size = sizeof question, .q = 7, .k = 3, .plan = part};
+    cr_assert_eq(fcpc_explain_text("plan", NULL, 0, NULL, &question, NULL, &text), FCP_E_EXTRACT);
     fcp_plan_free(part);
     cut_close(&x);
     /* where there is one rank, an extract will do */
