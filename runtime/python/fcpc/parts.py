@@ -3,8 +3,7 @@
 A rank of very many needs little of a plan. So a process that has made and verified the plan of a batch gives each other
 process the *extract* of its rank (fcp.h). The extracts are proven by their roots, which must come from a process that
 is trusted. All ranks get the roots in the *common part*, with what a training step asks of the batch and an extract
-does not know: how many tokens each rank holds, and where documents begin. A batch of 271,000 documents on 32,768 ranks
-has a common part of 0.5 MB, and extracts of at most 82 kB.
+does not know: how many tokens each rank holds, and where documents begin.
 
     the common part   SHA-256 of what follows | JSON: roots, documents, furthest | a new line | lists
     lists             JSON, compressed: queries of each rank, documents (their first row, as a difference to the last)
