@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT / "runtime/python"), str(ROOT / "tests/python")]
 import torch  # noqa: E402
 import fcpc  # noqa: E402
 import fcpc.torch  # noqa: E402
-from fcpc import _c  # noqa: E402
+from fcpc import _c, parts  # noqa: E402
 
 
 def row(name, value, unit, goal, limit, note=""):
@@ -55,8 +55,8 @@ def forward_call():
     attn = fcpc.torch.Attention(prog, threads=1)
     bound = attn.bind(plan)
     q, k, v = (torch.randn(64, 2, 16, requires_grad=i == 0) for i in range(3))
-    o, lse = torch.ops.fcpc.attention(q, k, v, None, None, bound.number)
-    tensors = _c.fcp_tensors(*(x.data_ptr() for x in (q, k, v, o, lse)))
+    o, lse, low, _ = torch.ops.fcpc.attention(q, k, v, None, None, bound.number)
+    tensors = _c.fcp_tensors(*(x.data_ptr() for x in (q, k, v, o, lse)), lse_low=low.data_ptr())
     err, run, (_, empty) = _c.fcp_error(), _c.C["fcp_session_run"], empty_operator()
     whole, bare, nothing = in_turns(2000, lambda: bound(q, k, v),
                                     lambda: run(attn._session, 0, ctypes.byref(tensors), ctypes.byref(err)),
@@ -114,6 +114,17 @@ def ahead(prog, lengths, steps=30):
         f"takes {plan * 1e3:.1f} ms of them")
 
 
+def parts_of_plans(prog, lengths):
+    """What a rank gets of a plan that another has made (ahead(group=)), and how long it takes to load."""
+    plan, extracts = prog.plan(lengths), []
+    common = parts.cut([plan], range(128, 129), lambda rank, mask, extract: extracts.append(extract), None)
+    took, = in_turns(9, lambda: parts.of_parts(parts.Common(common), extracts, 128, prog, []))
+    got, whole = len(common) + len(extracts[0]), len(plan._bytes())
+    row("what a rank gets of a plan for wlbllm-256 of another", got / 1e3, "kB", "", None,
+        f"common part {len(common) / 1e3:.1f} kB; {whole / 1e3:.0f} kB before, the whole plan")
+    row("loading that", took * 1e3, "ms", "<= 1 ms", 1)
+
+
 def tracing():
     from torch.nn.attention.flex_attention import create_block_mask
     import gallery
@@ -130,7 +141,9 @@ def main():
     lengths = [int(line) for line in open(sys.argv[1])]
     torch.set_num_threads(1)
     forward_call()
-    ahead(planning(lengths), lengths)
+    prog = planning(lengths)
+    ahead(prog, lengths)
+    parts_of_plans(prog, lengths)
     tracing()
 
 
