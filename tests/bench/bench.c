@@ -19,8 +19,27 @@
     X(plan)                                                                                                            \
     X(growth)                                                                                                          \
     X(cells)                                                                                                           \
-    X(fields) X(slices) X(place) X(groups) X(move) X(drawn) X(dcp) X(rows) X(auto) X(colour) X(order) X(sass) X(jit)   \
-        X(sim) X(calibrate) X(published) X(host) X(run) X(heads) X(trace) X(python)
+    X(fields)                                                                                                          \
+    X(slices)                                                                                                          \
+    X(place)                                                                                                           \
+    X(groups)                                                                                                          \
+    X(move)                                                                                                            \
+    X(drawn)                                                                                                           \
+    X(dcp)                                                                                                             \
+    X(rows)                                                                                                            \
+    X(auto)                                                                                                            \
+    X(colour)                                                                                                          \
+    X(order)                                                                                                           \
+    X(sass)                                                                                                            \
+    X(jit)                                                                                                             \
+    X(sim)                                                                                                             \
+    X(calibrate)                                                                                                       \
+    X(published)                                                                                                       \
+    X(host)                                                                                                            \
+    X(run)                                                                                                             \
+    X(heads)                                                                                                           \
+    X(trace)                                                                                                           \
+    X(python)
 
 enum { NAMES = 16 };
 typedef struct wanted {
