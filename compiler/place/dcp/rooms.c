@@ -30,9 +30,13 @@ static bool is_before(const dcp_rooms *x, uint32_t a, uint32_t b) {
     return x->p->held[a] < x->p->held[b] || (x->p->held[a] == x->p->held[b] && a < b);
 }
 
+static void update_vertex(dcp_rooms *x, size_t n) {
+    const uint32_t left = x->least[2 * n], right = x->least[2 * n + 1];
+    x->least[n] = is_before(x, right, left) ? right : left;
+}
+
 static void update_from(dcp_rooms *x, uint32_t leaf) {
-    for (uint32_t n = (x->leaves + leaf) / 2; n; n /= 2)
-        x->least[n] = is_before(x, x->least[2 * n + 1], x->least[2 * n]) ? x->least[2 * n + 1] : x->least[2 * n];
+    for (size_t n = ((size_t)x->leaves + leaf) / 2; n; n /= 2) update_vertex(x, n);
 }
 
 /* Puts rank r into the list of its leaf. The list's first rank is least[leaves + leaf]. */
@@ -64,8 +68,7 @@ void dcp_rooms_set(dcp_rooms *x, uint32_t r) {
 void dcp_rooms_fill(dcp_rooms *x) {
     memset(x->least, 0xff, 2 * (size_t)x->leaves * sizeof *x->least);
     for (uint32_t r = x->in->ranks; r-- > 0;) link_rank(x, r); /* empty ranks come to the head of their list */
-    for (uint32_t n = x->leaves; n-- > 1;)
-        x->least[n] = is_before(x, x->least[2 * n + 1], x->least[2 * n]) ? x->least[2 * n + 1] : x->least[2 * n];
+    for (size_t n = x->leaves; n-- > 1;) update_vertex(x, n);
 }
 
 fcp_code dcp_rooms_open(dcp_rooms *x, const dcp_input *in, const dcp_partition *p, arena *scratch) {
@@ -86,7 +89,8 @@ static int64_t left_of(uint64_t room, uint64_t used, uint64_t cap) {
 
 uint32_t dcp_rooms_find(const dcp_rooms *x, uint64_t work, uint64_t tokens) {
     const uint64_t *load = x->p->load, *held = x->p->held, pair_cap = x->in->pair_cap, token_cap = x->in->token_cap;
-    uint32_t n = 1, best = FCP_NONE; /* best: of the leaves before those below n, the rank with fewest tokens */
+    uint32_t best = FCP_NONE; /* of the leaves before those below n, the rank with fewest tokens */
+    size_t n = 1;
     if (work > pair_cap || tokens > token_cap) return FCP_NONE;
     const uint64_t pairs = pair_cap - work, room = token_cap - tokens;
     uint64_t first = 0; /* leaf below n */
