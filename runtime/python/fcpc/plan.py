@@ -150,7 +150,7 @@ class Plan(ReadOnly):
             C["fcp_plan_tables"](self._handle, i, ctypes.byref(table))
             shape = (table.rows, table.columns) if table.columns else (table.rows,)
             doubles = ctypes.c_double * (table.rows * max(1, table.columns))
-            made[table.name.decode()] = shape, doubles.from_buffer_copy(doubles.fromaddress(table.values))
+            made[table.name.decode()] = shape, doubles.from_buffer_copy(doubles.from_address(table.values))
         return made
 
     def _needs_whole(self, who: str) -> None:
