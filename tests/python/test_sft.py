@@ -3,6 +3,7 @@ trainer in one process, whose model has transformers' own eager attention and ge
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import tempfile
 import unittest
@@ -97,6 +98,7 @@ def run(trainer):
             "tokens": [trainer.state.num_input_tokens_seen]}
 
 
+@functools.cache
 def alone(name, groups=1, **more):
     """One process, which has the rows of all groups."""
     with tempfile.TemporaryDirectory() as folder:

@@ -85,7 +85,7 @@ Test(nccl_fuse, moved) {
 }
 
 Test(nccl_fuse, drawn) {
-    const unsigned wanted = amount(2, 60);
+    const unsigned wanted = amount(2, 30);
     unsigned run = 0;
     PROCESS_PARENT_BEGINS();
     random_program *p = calloc(1, sizeof *p);
