@@ -275,7 +275,7 @@ FCP_CLONES static void div_row(const int64_t *restrict x, int64_t b, uint32_t wi
  * them. Say the step is 6, LANES is 4 and b is 10: 4 elements further, x has grown by 24, so the quotient grows by 2
  * and the remainder by 4. A remainder that reaches b is lowered by b, and its quotient grows by one more.
  *
- * A vector is as wide as a register of AVX2. GCC passes wider ones through memory there, which takes many times as long. */
+ * A vector is as wide as a register of AVX2. GCC passes wider ones through memory there, which is many times slower. */
 enum { LANE_BITS = 2, LANES = 1 << LANE_BITS };
 #define DIVISOR_MAX (INT64_MAX / 2)
 typedef int64_t lane_vector __attribute__((vector_size(LANES * sizeof(int64_t))));
