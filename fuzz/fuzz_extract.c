@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fuzz/change_number.h"
 #include "runtime/exec/bundles.h"
 #include "runtime/plan/extract_file.h"
 
@@ -112,22 +113,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
  * by the test itself. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed) {
     uint64_t state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
-#define NEXT() (state ^= state << 13, state ^= state >> 7, state ^= state << 17)
     const size_t words = size >= sizeof(extract_header) ? (size - sizeof(extract_header)) / 4 : 0;
-    if (words && NEXT() % 8) {
-        uint8_t *first = data + sizeof(extract_header), *at = first + NEXT() % words * 4;
-        uint32_t value;
-        memcpy(&value, at, 4);
-        switch (NEXT() % 5) {
-        case 0: value++; break;
-        case 1: value--; break;
-        case 2: value = (uint32_t)NEXT(); break;
-        case 3: value ^= 1u << NEXT() % 32; break;
-        default: memcpy(&value, first + NEXT() % words * 4, 4);
-        }
-        memcpy(at, &value, 4);
+    if (words && fuzz_next(&state) % 8) {
+        fuzz_change_number(data + sizeof(extract_header), words, &state);
         return size;
     }
     return LLVMFuzzerMutate ? LLVMFuzzerMutate(data, size, max_size) : size;
-#undef NEXT
 }

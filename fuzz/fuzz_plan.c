@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "runtime/jit/kernel_source.h"
+#include "fuzz/change_number.h"
 #include "fuzz/reseal.h"
 #include "runtime/plan/dump.h"
 
@@ -119,27 +120,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
  * the test itself. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed) {
     uint64_t state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
-#define NEXT() (state ^= state << 13, state ^= state >> 7, state ^= state << 17)
     file_entry e[FCP_SECTION_COUNT];
-    if (size >= FCP_HEADER_SIZE && NEXT() % 8) {
+    if (size >= FCP_HEADER_SIZE && fuzz_next(&state) % 8) {
         memcpy(e, data + sizeof(file_header), sizeof e);
         for (int tries = 0; tries < 20; tries++) {
-            const file_entry *one = &e[NEXT() % FCP_SECTION_COUNT];
+            const file_entry *one = &e[fuzz_next(&state) % FCP_SECTION_COUNT];
             if (one->length < 4 || one->offset > size || one->length > size - one->offset) continue;
-            uint8_t *at = data + one->offset + NEXT() % (one->length / 4) * 4, *other = data + one->offset;
-            uint32_t value;
-            memcpy(&value, at, 4);
-            switch (NEXT() % 5) {
-            case 0: value++; break;
-            case 1: value--; break;
-            case 2: value = (uint32_t)NEXT(); break;
-            case 3: value ^= 1u << NEXT() % 32; break;
-            default: memcpy(&value, other + NEXT() % (one->length / 4) * 4, 4);
-            }
-            memcpy(at, &value, 4);
+            fuzz_change_number(data + one->offset, one->length / 4, &state);
             return size;
         }
     }
     return LLVMFuzzerMutate ? LLVMFuzzerMutate(data, size, max_size) : size;
-#undef NEXT
 }

@@ -190,8 +190,9 @@ static void extracts_of(const char *folder, const char *name, const fcp_plan *pl
     const uint32_t ranks = plan->problem->ranks;
     uint8_t root[FCP_DIGEST_BYTES];
     named to = {folder, name};
-    for (uint32_t r = 0; r<ranks; r += ranks> 1 ? ranks - 1 : 1)
-        if (fcp_extracts_cut(plan, r, 1, NULL, write_extract, &to, root, NULL)) stop("cannot cut an extract");
+    fcp_code code = fcp_extracts_cut(plan, 0, 1, NULL, write_extract, &to, root, NULL);
+    if (!code && ranks > 1) code = fcp_extracts_cut(plan, ranks - 1, 1, NULL, write_extract, &to, root, NULL);
+    if (code) stop("cannot cut an extract");
 }
 
 static void seeds_of(char **folders, const char *name, const fcp_plan *plan, unsigned number) {

@@ -3,8 +3,8 @@
  *
  * Requires: what dcp.h says of a dcp_input.
  * Gives: a home for every block and a rank for every tile. No rank is over a cap, unless what was left fitted nowhere.
- * Cost: O(ranks of a component x its tiles), and for each component O(log ranks); O(components x
- *     ranks) if something fits nowhere in any way.
+ * Cost: O(ranks of a component x its tiles), and for each component O(log ranks). If something fits nowhere in any way,
+ *     O(components x ranks).
  * Units: pairs, tokens, bytes.
  *
  * A component is a sequence, perhaps with blocks that it shares with others (dcp.h). If it lies on one rank, it moves
