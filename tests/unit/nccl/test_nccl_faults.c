@@ -149,12 +149,13 @@ Test(nccl_faults, a_device_hangs) {
 }
 
 /* NCCL reports to one rank, in a pass or between two, that something has gone wrong. That rank ends at once. So do the
- * others, as soon as a run of theirs needs it. */
+ * others, as soon as a run of theirs needs it. A rank asks NCCL for errors whenever it finds that its work has not ended
+ * yet. How often that is depends on the machine, so there are many more runs than it takes. */
 Test(nccl_faults, asynchronous_errors) {
     fcp_plan *plan = make_plan("full", 3, 1, "330, 130", "");
     failing all[6];
     for (unsigned i = 0; i < 6; i++) {
-        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 4, .seed = 5 * i, .odd = i % 3,
+        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 100, .seed = 5 * i, .odd = i % 3,
                   .idle = true,
                   .silent = i > 3, .timeout_s = 1, .async_at = 2 + 2 * i, .fault = NCCL_REMOTE_ERROR};
         all[i] = (failing){.x = x, .parts = about_a_pass, .what = "an asynchronous error"};
