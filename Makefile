@@ -297,7 +297,9 @@ python-environment:
 check-sanitized:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(CHECKED)
 	@$(RUN) $(TESTS)
-check-ptx: $(PTX_TESTS)
+# The machine that executes PTX checks each access of a kernel itself. With a sanitizer the machine's own code is tested,
+# for which the tests that take longest are not needed.
+check-ptx: $(if $(SAN),$(filter-out %/test_ptx_fuse %/test_cubin,$(PTX_TESTS)),$(PTX_TESTS))
 	@$(RUN) --only $^
 LONG_TESTS = $(patsubst %.c,$(B)/%,$(shell grep -l 'support/amount.h\|fibers/programs.h' $(TEST_SRC)))
 LONG_RUNNERS = $(addsuffix run.sh,$(sort $(dir $(shell grep -l CHECK_LONG tests/*/run.sh tests/*/all.py))))
