@@ -57,7 +57,7 @@ named() { # named NAME CODE SYMBOL: there is this test, and it names the code
     if [ "$1" = test_verify ]; then # by the list of damages
         grep -qE "E\(${3#VERIFY_}\)" tests/support/plan_damage.h
     else
-        for file in tests/unit/*/"$1.c" tests/*/"$1.c" tests/"$1"/run.sh; do
+        for file in tests/unit/*/"$1.c" tests/*/"$1.c" tests/machines/*/"$1.c" tests/"$1"/run.sh; do
             [ -e "$file" ] && grep -qE "FCP_E_$3\>|$2|\<$3\>" "$file" && return
         done
         return 1
