@@ -4,16 +4,22 @@
 # cannot make one (no Python, no way to PyPI), it says so and ends well: these tests are then skipped, and everything
 # else is tested.
 #
+# `python.sh LIST LINK WHAT` makes another environment, LINK, of another list: what builds the site (make site).
+#
 # The environment is in the user's cache, one for each list of versions, and build/python is a link to it. So a second
 # clone takes neither time nor disk for its 5 GB. The kernel cache is in the same folder (runtime/jit/jit.h) and wants
 # that others cannot write there. PyTorch's bytecode is kept there, too (tests/python/run.sh): compiling
 # it takes longer than the tests. uv installs in seconds what pip would install in minutes.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-wanted=tests/python/requirements.txt
-cmp -s $wanted build/python/made-of && exit 0
+wanted=${1:-tests/python/requirements.txt}
+link=${2:-build/python}
+what=${3:-PyTorch}
+without="the tests of the Python package are skipped"
+[ $# = 0 ] || without="there is no $link"
+cmp -s "$wanted" "$link/made-of" && exit 0
 mkdir -p build
-number=$(cksum < $wanted)
+number=$(cksum < "$wanted")
 made=${XDG_CACHE_HOME:-${HOME:-$PWD/build}/.cache}/fcpc/python-${number%% *}
 
 as_root=
@@ -25,22 +31,22 @@ make_environment() {
 fill_environment() {
     { make_environment || { $as_root apt-get install -y -qq python3-venv && make_environment; }; } &&
         "$made/bin/pip" install -q --disable-pip-version-check uv==0.13.9 &&
-        "$made/bin/uv" pip install -q --python "$made/bin/python" -r $wanted &&
-        cp $wanted "$made/made-of"
+        "$made/bin/uv" pip install -q --python "$made/bin/python" -r "$wanted" &&
+        cp "$wanted" "$made/made-of"
 }
 # of two clones one makes it, and the other waits
 if ! { mkdir -p "${made%/*}" && chmod 700 "${made%/*}" && touch "$made.lock" && exec 9> "$made.lock" && flock 9; } 2> build/python.log; then
-    echo "no environment in ${made%/*} (build/python.log): the tests of the Python package are skipped"
+    echo "no environment in ${made%/*} (build/python.log): $without"
     exit 0
 fi
-if ! cmp -s $wanted "$made/made-of"; then
-    echo "installing: PyTorch into $made"
+if ! cmp -s "$wanted" "$made/made-of"; then
+    echo "installing: $what into $made"
     if ! fill_environment > build/python.log 2>&1; then
         tail -n 3 build/python.log
-        echo "no PyTorch from PyPI, or no environment for it (build/python.log): the tests of the Python package are skipped"
+        echo "no $what from PyPI, or no environment for it (build/python.log): $without"
         rm -rf "$made"
         exit 0
     fi
 fi
-rm -rf build/python
-ln -s "$made" build/python
+rm -rf "$link"
+ln -s "$made" "$link"
