@@ -42,7 +42,7 @@ Q = $(if $(V),,@)
 PREFIX ?= /usr/local
 DESTDIR ?=
 LIBDIR ?= $(PREFIX)/lib
-VERSION := $(shell sed -n 's/.*define FCP_VERSION "\(.*\)"/\1/p' runtime/fcp.h)
+VERSION := $(shell cat VERSION)
 SOVERSION = 0
 .DEFAULT_GOAL := all
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Checks the rules of the source tree: which room may use which, and what library code must not call or keep.
+# Checks the rules of the source tree: which room may use which, what library code must not call or keep, and that all
+# places that name the version name the one in VERSION.
 #
 # A room is a folder; .ci/rooms lists each with the rooms it may use. Checked are the sources' includes; the functions that
 # headers name; and the symbols of the objects under $B, if those have been built without a sanitizer. Whether objects
@@ -159,6 +160,23 @@ if [ -n "$objects" ]; then
         bad=1
     fi
 fi
+
+# VERSION says which version this is. make and pyproject.toml read it there; a header that is installed cannot.
+# CHANGELOG.md begins with the same version.
+version=$(cat VERSION)
+number=$(echo "$version" | awk -F. '/^[0-9]+\.[0-9][0-9]?\.[0-9][0-9]?$/ {print 10000 * $1 + 100 * $2 + $3}')
+same() { # same FILE WHAT-IT-SAYS EXPECTED
+    [ "$2" = "$3" ] && return
+    echo "$1: it says '$2', and by VERSION it must be '$3'"
+    bad=1
+}
+[ -n "$number" ] || { echo "VERSION: '$version' is not MAJOR.MINOR.PATCH, the last two below 100"; bad=1; }
+same "runtime/fcp.h, FCP_VERSION" "$(sed -n 's/^#define FCP_VERSION "\(.*\)"/\1/p' runtime/fcp.h)" "$version"
+same "runtime/fcp.h, FCP_VERSION_NUMBER" "$(sed -n 's/^#define FCP_VERSION_NUMBER //p' runtime/fcp.h)" "$number"
+same "CHANGELOG.md, its first version" "$(sed -n 's/^## \([^ ]*\).*/\1/p' CHANGELOG.md | head -n 1)" "$version"
+same "runtime/plan/plan.h, FCP_PLAN_VERSION" "$(sed -n 's/.*FCP_PLAN_VERSION = \([0-9]*\).*/\1/p' runtime/plan/plan.h)" \
+    "$(sed -n '/^## /,$s/^Plan files: version \([0-9]*\).*/\1/p' CHANGELOG.md | head -n 1)"
+
 files=$(find grammar compiler codegen runtime -name '*.[chly]' | wc -l)
-[ $bad = 0 ] && echo "rules: the includes of $files files and the symbols of $(echo $objects | wc -w) objects: 2 passed"
+[ $bad = 0 ] && echo "rules: the includes of $files files and the symbols of $(echo $objects | wc -w) objects, and the version: 3 passed"
 exit $bad

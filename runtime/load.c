@@ -52,7 +52,7 @@ static fcp_code check_header(const uint8_t *base, uint64_t size, file_header *h,
     if (h->reader_version > FCP_PLAN_VERSION || h->required & ~(uint64_t)FCP_KNOWN_FEATURES)
         return fcp_fail(err, FCP_E_PLAN_VERSION,
                         "the plan was written in version %u and needs a reader of version %u with features %#llx; this "
-                        "is version %u with features %#llx",
+                        "is version %u with features %#llx: use the fcpc that wrote it, or compile it again here",
                         h->writer_version, h->reader_version, (unsigned long long)h->required, FCP_PLAN_VERSION,
                         (unsigned long long)FCP_KNOWN_FEATURES);
     if (h->writer_version && h->writer_version < FCP_PLAN_VERSION)

@@ -2,7 +2,8 @@
 # Golden files. tests/golden/dump/NAME.fcp is compiled. The dump of its plan, as text and with --json, is compared with
 # NAME.txt and NAME.json; the plan and the program give the same dump. What the passes make of
 # tests/golden/passes/NAME.fcp is compared with NAME.txt, and so is what strategy = auto tries for
-# tests/golden/auto/NAME.fcp. GOLDEN_UPDATE=1 rewrites the files (make golden-update; read the diff). $B is the build
+# tests/golden/auto/NAME.fcp. error_codes.txt has every error code that there ever was: none may go or be given another
+# symbol, and new ones must be added. GOLDEN_UPDATE=1 rewrites the files (make golden-update; read the diff). $B is the build
 # folder; closing line: "golden: N passed, M failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -58,5 +59,9 @@ sed -n 's/^    \([a-z_]* [0-9].*=.*\)/\1/p' compiler/README.md compiler/schedule
 sort tests/golden/passes/two_nodes.txt tests/golden/passes/scatter.txt > "$work/made"
 check "the pages quote records" [ "$(wc -l < "$work/quoted")" -gt 30 ]
 check "the pages quote what is made" [ -z "$(comm -23 "$work/quoted" "$work/made")" ]
+sed -n 's/^FCP_ERROR(\([A-Z_0-9]*\), "\(E[0-9]*\)".*/\2 \1/p' runtime/errors.def | sort > "$work/codes"
+[ -n "${GOLDEN_UPDATE:-}" ] && sort -u -o tests/golden/error_codes.txt tests/golden/error_codes.txt "$work/codes"
+check "each error code has been kept, and is listed once" diff -u tests/golden/error_codes.txt "$work/codes"
+check "no error code has two meanings" [ -z "$(cut -d' ' -f1 "$work/codes" | uniq -d)" ]
 echo "golden: $passed passed, $failed failed"
 [ $failed = 0 ]
