@@ -59,6 +59,7 @@ RT_LIBS = -lisal -lnettle -lm
 FCP_SRC = $(sort $(shell find codegen runtime -name '*.c'))
 FCPC_SRC = $(filter-out compiler/cli/%,$(sort $(shell find compiler -name '*.c')))
 CMD_SRC = $(wildcard compiler/cli/*.c)
+CMD_OBJ = $(CMD_SRC:%.c=$(B)/%.o) $(B)/gen/errors.o
 # Kernels run in tests on fibers: head_dim-value_dim-bf16-score of each build. FIBER_SM90 are those that have skeletons for
 # sm_90a, whose sizes are multiples of 64.
 FIBER_KERNELS := $(shell sed -n 's/^X(\(.*\), \(.*\), \(.*\), \(.*\))$$/\1-\2-\3-\4/p' tests/machines/fibers/builds.def)
@@ -90,7 +91,7 @@ help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
 # --- program and libraries --------------------------------------------------------------------------------------------
-$(B)/fcpc: $(CMD_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a
+$(B)/fcpc: $(CMD_OBJ) $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS) -ldl
 $(B)/libfcp.a: $(FCP_OBJ)
@@ -119,7 +120,7 @@ $(B)/wheel/libfcpc.so: $(B)/libfcpc.so $(B)/wheel/libfcp.so
 $(B)/wheel/fcpc: $(B)/fcpc
 	@mkdir -p $(@D)
 	@echo '  link  $@'
-	$(Q)$(CC) $(WHEEL_LINK) -o $@ $(CMD_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a $(RT_LIBS) -ldl
+	$(Q)$(CC) $(WHEEL_LINK) -o $@ $(CMD_OBJ) $(B)/libfcpc.a $(B)/libfcp.a $(RT_LIBS) -ldl
 shared: $(B)/libfcp.so $(B)/libfcpc.so
 wheel-files: $(B)/wheel/libfcp.so $(B)/wheel/libfcpc.so $(B)/wheel/fcpc
 $(B)/install/libfcp.a: $(FCP_OBJ)
@@ -174,6 +175,12 @@ $(B)/gen/page.c: compiler/page/page.css compiler/page/page.js
 	@echo '  array $^'
 	$(Q)(for part in css js; do echo "extern const char page_$$part[]; const char page_$$part[] = {"; \
 	 od -An -v -tu1 compiler/page/page.$$part | sed 's/ *\([0-9][0-9]*\)/(char)\1,/g'; echo '0};'; done) > $@
+# The page of errors, of which `fcpc help E203` prints an entry.
+$(B)/gen/errors.c: runtime/ERRORS.md
+	@mkdir -p $(B)/gen
+	@echo '  array $<'
+	$(Q)(echo "extern const char cmd_errors_page[]; const char cmd_errors_page[] = {"; \
+	 od -An -v -tu1 $< | sed 's/ *\([0-9][0-9]*\)/(char)\1,/g'; echo '0};') > $@
 $(B)/gen/kernels.c: $(KERNEL_TEXT:%=codegen/kernels/%.h)
 	@mkdir -p $(B)/gen
 	@echo '  array $^'

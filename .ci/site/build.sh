@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the site: build.sh FOLDER. `make site` calls it. $B is the build folder, whose site-python is Sphinx's
-# environment (.ci/python.sh). FOLDER/play, the playground, stays as it is; all else in FOLDER is made anew. The same tree
-# gives the same bytes.
+# environment (.ci/python.sh). FOLDER/play, the playground, stays as it is; all else in FOLDER is made anew. The same
+# tree gives the same bytes.
 set -eu
 cd "$(dirname "$0")/../.."
 B=${B:-build}

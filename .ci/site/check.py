@@ -11,8 +11,8 @@ import re
 import sys
 import urllib.parse
 
-LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "audio": "src", "embed": "src",
-         "object": "data", "input": "src", "track": "src", "image": "href", "use": "href"}
+LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "audio": "src",
+         "embed": "src", "input": "src", "track": "src", "object": "data", "image": "href", "use": "href"}
 LOADING_LINKS = {"stylesheet", "icon", "preload", "prefetch", "modulepreload", "manifest", "preconnect", "dns-prefetch"}
 
 

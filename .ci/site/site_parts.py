@@ -1,4 +1,4 @@
-"""What the site adds to Sphinx: the anchors of headings, the colours of programs, and two lines in the head of each page."""
+"""What the site adds to Sphinx: anchors of headings, colours of programs, and two lines in the head of each page."""
 import json
 import pathlib
 import posixpath

@@ -419,6 +419,7 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
                 "with\n--bf16 uint16 for bf16. Keys and values have kv_heads heads.\n");
         return cmd_flush(err);
     }
+    if (line->help_topic && cmd_error_help(line->help_topic)) return cmd_flush(err);
     if (line->help_topic)
         return fcp_fail(err, FCP_E_USAGE, "there is no command '%.100s'; fcpc --help lists them", line->help_topic);
     printf("fcpc %s: a compiler for context-parallel attention\n\nusage:\n", FCPC_VERSION);
@@ -428,6 +429,7 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
     }
     printf(
         "  fcpc help COMMAND\n        print all options of a command\n"
+        "  fcpc help E203\n        print what the code of an error means, an example, and what to do\n"
         "  fcpc help bash-completion|zsh-completion|man\n        print the completion of a shell, or the man page\n\n"
         "options of every command (fmt, calibrate and serve take neither -D nor --lengths):\n");
     print_options(CMD_ALL);

@@ -258,8 +258,11 @@ fcp_code cmd_position(const char *what, const char *typed, uint64_t *out, fcp_er
 /* Reads an option such as --rows A..B, a half-open range of positions. B may be missing: then *to is 0. */
 fcp_code cmd_range(const cmd_line *line, cmd_option option, uint64_t *from, uint64_t *to, fcp_error *err);
 
-/* Prints to stdout the help of everything, of a command, or one of the pages of cmd_generate.c, as help_topic says. */
+/* Prints to stdout the help of everything, of a command, of a code of an error, or one of the pages of cmd_generate.c,
+ * as help_topic says. */
 fcp_code cmd_help(const cmd_line *line, fcp_error *err);
+/* Prints to stdout what a code such as E203 means (error_help.c). False: there is no such code. */
+bool cmd_error_help(const char *code);
 
 /* Pages made from the tables, on stdout (cmd_generate.c). */
 void cmd_bash_completion(void);
