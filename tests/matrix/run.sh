@@ -26,7 +26,8 @@ with_headers() { # with_headers FILE LIST
 names_it() { # names_it TEST WORD: a test of this name, which names the word
     if [ ! -e "$work/of/$1" ]; then
         : > "$work/of/$1"
-        for file in tests/unit/*/"$1.c" tests/oracle/"$1.c" tests/machines/*/"$1.c" tests/python/"$1.py" tests/"$1"/run.sh; do
+        for file in tests/unit/*/"$1.c" tests/oracle/"$1.c" tests/machines/*/"$1.c" tests/python/"$1.py" \
+            tests/"$1"/run.sh; do
             [ ! -e "$file" ] || with_headers "$file" "$work/of/$1"
         done
     fi
@@ -64,7 +65,7 @@ has_row() { grep -q "^[0-9]* $1 row " "$work/cells"; }
 {
     sed -n 's/^\(mask\|score\) \([a-z0-9_]*\).*/\2/p' grammar/prelude.fcp
     grep -oE 'FCP_STRATEGY_[A-Z]+, "[a-z]+"' runtime/plan/enums.h | sed 's/.*"\(.*\)"/\1/'
-    sed -n 's/^typedef enum fcp_dtype {\(.*\)}.*/\1/p' runtime/fcp.h | grep -oE 'FCP_[BF]+[0-9]+' | tr A-Z a-z | sed 's/fcp_//'
+    sed -n 's/^typedef enum fcp_dtype {\(.*\)}.*/\1/p' runtime/fcp.h | grep -oE '[BF][FP][0-9]+' | tr A-Z a-z
     sed -n 's/^X(\([0-9]*\),.*/\1/p' tests/machines/fibers/builds.def
 } | sort -u > "$work/wanted"
 for row in $(cat "$work/wanted"); do check "$page: a row of $row" has_row "$row"; done
