@@ -11,7 +11,6 @@ release = re.search(r'define FCP_VERSION "(.*)"', (pathlib.Path(__file__).parent
 extensions = ["myst_parser", "site_parts"]
 myst_heading_anchors = 6
 myst_heading_slug_func = "site_parts.anchor"
-myst_enable_extensions = ["attrs_block"]
 highlight_language = "text"
 html_theme = "furo"
 html_title = f"fcpc {release}"
