@@ -3,11 +3,12 @@ import pathlib
 import re
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))  # of site_parts.py
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))  # of site_parts.py
 
 project = "fcpc"
 author = "the authors of fcpc"
-release = re.search(r'define FCP_VERSION "(.*)"', (pathlib.Path(__file__).parents[2] / "runtime/fcp.h").read_text())[1]
+release = re.search(r'define FCP_VERSION "(.*)"', (HERE.parents[1] / "runtime/fcp.h").read_text())[1]
 extensions = ["myst_parser", "site_parts"]
 myst_heading_anchors = 6
 myst_heading_slug_func = "site_parts.anchor"

@@ -176,6 +176,15 @@ class Site:
                 self.write(page, "---\norphan: true\n---\n" + self.texts[page])
         return summary
 
+    @staticmethod
+    def about(text):
+        """The first sentence of a page: of its first paragraph that begins with a word."""
+        found = re.search(r"^([A-Z*][^\n]*(?:\n[^\n]+)*)", text, flags=re.M)
+        if not found:
+            return ""
+        words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", " ".join(found[1].split())).replace("*", "")
+        return ": " + re.split(r"(?<=[.:])\s", words)[0].rstrip(".:") + "."
+
     def llms(self, summary):
         """llms.txt: what there is, in one page of plain text. llms-full.txt: what one needs to write programs."""
         plain = {page: re.sub(r"\n```\{toctree\}.*?\n```\n", "", text, flags=re.S) for page, text in self.texts.items()}
@@ -185,7 +194,7 @@ class Site:
             text += f"\n## {caption}\n\n"
             for page in under:
                 title = re.search(r"^# (.*)", plain[page], flags=re.M)[1]
-                text += f"- [{title}]({page})\n"
+                text += f"- [{title}]({page}){self.about(plain[page])}\n"
         (self.folder / "llms.txt").write_text(text)
         (self.folder / "llms-full.txt").write_text("\n\n".join(plain[page] for page in FULL if page in plain))
 
