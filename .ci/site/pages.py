@@ -179,7 +179,7 @@ class Site:
     @staticmethod
     def about(text):
         """The first sentence of a page: of its first paragraph that begins with a word."""
-        found = re.search(r"^([A-Z*][^\n]*(?:\n[^\n]+)*)", text, flags=re.M)
+        found = re.search(r"^((?!```)[A-Z*`][^\n]*(?:\n[^\n]+)*)", text, flags=re.M)
         if not found:
             return ""
         words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", " ".join(found[1].split())).replace("*", "")
