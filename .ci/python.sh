@@ -1,8 +1,8 @@
 #!/bin/sh
-# Makes build/python, an environment of Python with what the tests of the package need: PyTorch, numpy and the frameworks
-# from PyPI, in the versions of tests/python/requirements.txt. It does nothing if that environment is there. Where it
-# cannot make one (no Python, no way to PyPI), it says so and ends well: these tests are then skipped, and everything
-# else is tested.
+# Makes build/python, an environment of Python with what the tests of the package need: PyTorch, numpy and the
+# frameworks from PyPI, in the versions of tests/python/requirements.txt. It does nothing if that environment is there.
+# Where it cannot make one (no Python, no way to PyPI), it says so and ends well: these tests are then skipped, and
+# everything else is tested.
 #
 # `python.sh LIST LINK WHAT` makes another environment, LINK, of another list: what builds the site (make site).
 #

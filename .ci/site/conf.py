@@ -1,17 +1,16 @@
 """How Sphinx builds the site of what pages.py has gathered. `make site` runs both, then check.py."""
 import pathlib
-import re
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))  # of site_parts.py
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))  # of site_parts.py
 
 project = "fcpc"
 author = "the authors of fcpc"
-release = re.search(r'define FCP_VERSION "(.*)"', (pathlib.Path(__file__).parents[2] / "runtime/fcp.h").read_text())[1]
+release = (HERE.parents[1] / "VERSION").read_text().strip()
 extensions = ["myst_parser", "site_parts"]
 myst_heading_anchors = 6
 myst_heading_slug_func = "site_parts.anchor"
-myst_enable_extensions = ["attrs_block"]
 highlight_language = "text"
 html_theme = "furo"
 html_title = f"fcpc {release}"

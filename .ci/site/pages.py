@@ -52,7 +52,8 @@ def sources():
     found = []
     for folder, folders, files in os.walk(ROOT):
         inner = os.path.relpath(folder, ROOT)
-        folders[:] = sorted(f for f in folders if not f.startswith(".") and not (inner == "." and f.startswith("build")))
+        skipped = (".", "build") if inner == "." else (".",)
+        folders[:] = sorted(f for f in folders if not f.startswith(skipped))
         found += [os.path.normpath(os.path.join(inner, f)) for f in sorted(files) if f.endswith(".md")]
     return found
 
@@ -75,9 +76,10 @@ class Site:
         if path not in self.shown:
             self.shown.add(path)
             text = (ROOT / path).read_text()
+            text += "" if text.endswith("\n") else "\n"
             fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`{3,}", text)), default=2))
             language = LANGUAGES.get(path.rpartition(".")[2], "text")
-            self.write(page, f"# {path}\n\n{fence}{language}\n{text}{'' if text.endswith(chr(10)) else chr(10)}{fence}\n")
+            self.write(page, f"# {path}\n\n{fence}{language}\n{text}{fence}\n")
         return page
 
     def link(self, page, target):
@@ -118,13 +120,13 @@ class Site:
         def entry(name, picture, words, command):
             command = " ".join(shlex.quote(word) for word in ["build/fcpc", *command, "--svg", f"{name}.svg"])
             return (f'<figure id="{name}"><a href="{picture}"><img src="{picture}" alt="{name}" loading="lazy"></a>\n'
-                    f"<figcaption><b>{name}</b> {words}<pre>{html.escape(command, False)}</pre></figcaption></figure>\n")
+                    f"<figcaption><b>{name}</b>{words}<pre>{html.escape(command, False)}</pre></figcaption></figure>\n")
 
-        text = ("# Gallery\n\nEvery mask of the prelude and every example, with its picture and the command that draws it.\n"
-                "Rows are queries, columns are keys; a dark cell has many allowed pairs. Click at a picture to see all of it.\n")
+        text = ("# Gallery\n\nEvery mask of the prelude and every example, with its picture and the command that\n"
+                "draws it. Rows are queries, columns are keys; a dark cell has many allowed pairs. Click at a\n"
+                "picture to see all of it.\n")
         text += "\n## Masks of the prelude\n\nEach picture is of 4096 tokens.\n\n<div class=\"gallery masks\">\n"
-        calls = subprocess.run([ROOT / "grammar/pictures/draw.sh", "--list"], check=True, capture_output=True, text=True)
-        for call in calls.stdout.splitlines():
+        for call in subprocess.check_output([ROOT / "grammar/pictures/draw.sh", "--list"], text=True).splitlines():
             name = call.partition("(")[0]
             picture = self.link("gallery.md", f"grammar/pictures/{name}.svg")
             program = f"examples/masks/{name}.fcp"
@@ -132,7 +134,7 @@ class Site:
             if not (ROOT / program).exists():
                 command = ["show", "examples/my_mask.fcp", "-D", "batch.lengths=[4096]", "-D", f"plan.mask={call}"]
                 subprocess.run([self.fcpc, "-q", *command], cwd=ROOT, check=True, capture_output=True)
-            text += entry(name, picture, f"<code>{html.escape(call, False)}</code>", command)
+            text += entry(name, picture, f"<code>{html.escape(call[len(name):], False)}</code>", command)
         text += "</div>\n"
         for folder, title in (("examples", "Examples"), ("examples/masks", "Examples of masks"),
                               ("examples/scores", "Examples of scores"), ("examples/seeds", "What papers describe")):
@@ -145,7 +147,7 @@ class Site:
                 words = html.escape(re.sub(r"^[a-z0-9_]+\.fcp: *", "", words), False)
                 program = self.show(path).replace(".md", ".html")
                 text += entry(f"{folder.rpartition('/')[2]}-{source.stem}".removeprefix("examples-"), f"{path}.svg",
-                              f'<a href="{program}">{path}</a>: {words}', ["show", path])
+                              f' <a href="{program}">{path}</a>: {words}', ["show", path])
             text += "</div>\n"
         self.write("gallery.md", text)
 
@@ -156,7 +158,8 @@ class Site:
         text, summary, listed = self.texts["index.md"], [], {"index.md"}
         if play:
             title, _, rest = text.partition("\n")
-            text = f"{title}\n\n[**Try it here: the compiler in your browser**](play/index.html)\n{{.play}}\n{rest}"
+            link = '<p class="play"><a href="play/index.html">Try it here: the compiler in your browser</a></p>'
+            text = f"{title}\n\n{link}\n{rest}"
         for caption, patterns in CONTENTS:
             under = []
             for pattern in patterns:
@@ -164,7 +167,8 @@ class Site:
                           and fnmatch.fnmatch(p, pattern)]
             listed.update(under)
             inner = [p for p in under if p != "index.md"]
-            text += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "".join(p[:-3] + "\n" for p in inner) + "```\n"
+            text += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n"
+            text += "".join(p.removesuffix(".md") + "\n" for p in inner) + "```\n"
             summary.append((caption, under))
         self.write("index.md", text)
         for page in self.texts:  # a file that is shown belongs to the page that links to it
@@ -172,16 +176,25 @@ class Site:
                 self.write(page, "---\norphan: true\n---\n" + self.texts[page])
         return summary
 
+    @staticmethod
+    def about(text):
+        """The first sentence of a page: of its first paragraph that begins with a word."""
+        found = re.search(r"^((?!```)[A-Z*`][^\n]*(?:\n[^\n]+)*)", text, flags=re.M)
+        if not found:
+            return ""
+        words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", " ".join(found[1].split())).replace("*", "")
+        return ": " + re.split(r"(?<=[.:])\s", words)[0].rstrip(".:") + "."
+
     def llms(self, summary):
-        """https://llmstxt.org: what there is, in one page of plain text; and the pages that a reader needs, in one file."""
+        """llms.txt: what there is, in one page of plain text. llms-full.txt: what one needs to write programs."""
         plain = {page: re.sub(r"\n```\{toctree\}.*?\n```\n", "", text, flags=re.S) for page, text in self.texts.items()}
-        text = "# fcpc\n\n> A compiler for context-parallel attention: it turns who attends to whom into a plan for many\n"
-        text += "> GPUs, proves the plan, and runs it.\n\nEvery page of this site is also there as Markdown: .md for .html.\n"
+        text = ("# fcpc\n\n> A compiler for context-parallel attention: it turns who attends to whom into a plan for\n"
+                "> many GPUs, proves the plan, and runs it.\n\nEvery page is also there as Markdown: .md for .html.\n")
         for caption, under in summary:
             text += f"\n## {caption}\n\n"
             for page in under:
                 title = re.search(r"^# (.*)", plain[page], flags=re.M)[1]
-                text += f"- [{title}]({page})\n"
+                text += f"- [{title}]({page}){self.about(plain[page])}\n"
         (self.folder / "llms.txt").write_text(text)
         (self.folder / "llms-full.txt").write_text("\n\n".join(plain[page] for page in FULL if page in plain))
 

@@ -215,7 +215,7 @@ void cmd_man_page(void) {
         print_man(cmd_commands[c].synopsis);
         putchar('\n');
     }
-    puts(".br\n.B fcpc help\n[COMMAND]\n"
+    puts(".br\n.B fcpc help\n[COMMAND|CODE]\n"
          ".SH DESCRIPTION\n"
          "A program says which query attends to which key, on what cluster, and over which batch of sequences.\n"
          "fcpc compiles it to a plan: who owns and who computes what, and which transfers take place in which round.\n"

@@ -1045,6 +1045,8 @@ holds "help prints whole lines" grep -q -- "fcpc sim .*\[--trace F\]$" stdout
 ok "help COMMAND" "$fcpc" help run
 holds "help lists options" grep -q -- "--lse" stdout
 holds "in 80 columns" sh -c '[ "$(sed /^Tensors/,\$d stdout | wc -L)" -le 80 ]'
+ok "help CODE" "$fcpc" help E203
+holds "help says what to do" grep -q "^What to do: .*window(w = 1024)" stdout
 ok "COMMAND --help" "$fcpc" show --help
 ok "--version" "$fcpc" --version
 ok "--version as JSON" "$fcpc" --version --json
