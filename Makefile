@@ -74,7 +74,7 @@ BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
 C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/nvml.c tests/machines/standin/mpi.c tests/machines/standin/git2.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c) grammar/editors/generate.c
-GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o $(B)/gen/profiles.o $(B)/gen/page.o
+GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o $(B)/gen/meanings.o $(B)/gen/profiles.o $(B)/gen/page.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
 # what a kernel's source is made of
 KERNEL_TEXT = abi prim_ptx prim_sm90_ptx common tiles_sm90 forward_rows forward_mma forward_sm90 backward_steps backward_mma backward_ordered_mma backward_sm90 backward_tables support wire
@@ -158,6 +158,11 @@ $(B)/gen/prelude.c: grammar/prelude.fcp grammar/prelude.h
 	     printf "{\"%s\", %s, %d, ", name, $$1 == "score" ? "true" : "false", at} \
 	   /^(#|$$)/ && open {print at "},"; open = 0} {at += length($$0) + 1} END {if (open) print at "},"}' $<; \
 	 echo '};'; echo 'const unsigned prelude_item_count = sizeof prelude_items / sizeof *prelude_items;') > $@
+# What words of the language mean, for editors: the rows of its tables.
+$(B)/gen/meanings.c: grammar/LANGUAGE.md grammar/meanings.awk grammar/meanings.h
+	@mkdir -p $(B)/gen
+	@echo '  array $<'
+	$(Q)LC_ALL=C awk -f grammar/meanings.awk $< > $@
 # The simulator's profiles, as strings, with their names.
 PROFILES = $(sort $(wildcard compiler/simulate/profiles/*.profile))
 $(B)/gen/profiles.c: $(PROFILES)

@@ -41,7 +41,7 @@ forbidden() {
         function room(file) {
             if (file in known) return file
             if (file ~ /^gen\/kernels/) return "codegen/kernels"
-            if (file ~ /^gen\/prelude/) return "grammar"
+            if (file ~ /^gen\/(prelude|meanings)/) return "grammar"
             if (file ~ /^gen\/profiles/) return "compiler/simulate"
             if (file ~ /^gen\/page/) return "compiler/page"
             # the scanner and parser are part of that room

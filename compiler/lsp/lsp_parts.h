@@ -88,5 +88,6 @@ void lsp_json_edit(json *j, const lsp_lines *lines, size_t begin, size_t end, co
 
 /* --- what answers requests, a file each --------------------------------------------------------------------------- */
 
-lsp_handler lsp_format;
+lsp_handler lsp_format, lsp_hover, lsp_complete, lsp_fixes, lsp_inlay_hints;
+lsp_handler lsp_definition, lsp_references, lsp_symbols, lsp_prepare_rename, lsp_rename; /* navigate.c */
 #endif

@@ -215,6 +215,24 @@ static void list_capabilities(const lsp_server *s, json *j) {
     json_u64(j, "change", 2); /* incremental */
     json_end(j);
     json_bool(j, "documentFormattingProvider", true);
+    json_bool(j, "hoverProvider", true);
+    json_bool(j, "definitionProvider", true);
+    json_bool(j, "referencesProvider", true);
+    json_bool(j, "documentSymbolProvider", true);
+    json_bool(j, "inlayHintProvider", true);
+    json_object(j, "codeActionProvider");
+    json_array(j, "codeActionKinds");
+    json_string(j, NULL, "quickfix");
+    json_end(j);
+    json_end(j);
+    json_object(j, "renameProvider");
+    json_bool(j, "prepareProvider", true);
+    json_end(j);
+    json_object(j, "completionProvider");
+    json_array(j, "triggerCharacters");
+    for (const char *c = "=(,"; *c; c++) json_string(j, NULL, (char[]){*c, 0});
+    json_end(j);
+    json_end(j);
 }
 
 static void initialize(lsp_server *s, const json_reader *params, lsp_reply *reply) {
@@ -349,6 +367,15 @@ static const struct method {
     {"textDocument/didChange", false, did_change},
     {"textDocument/didClose", false, did_close},
     {"textDocument/formatting", true, lsp_format},
+    {"textDocument/hover", true, lsp_hover},
+    {"textDocument/codeAction", true, lsp_fixes},
+    {"textDocument/inlayHint", true, lsp_inlay_hints},
+    {"textDocument/completion", true, lsp_complete},
+    {"textDocument/definition", true, lsp_definition},
+    {"textDocument/references", true, lsp_references},
+    {"textDocument/documentSymbol", true, lsp_symbols},
+    {"textDocument/prepareRename", true, lsp_prepare_rename},
+    {"textDocument/rename", true, lsp_rename},
 };
 
 /* A message, as far as it is the same for all. */
