@@ -279,9 +279,8 @@ static void refresh(lsp_server *s) {
 void lsp_job_done(lsp_server *s, lsp_job *job) {
     lsp_document *doc = document_of(s, job);
     const bool late = job->late;
-    if (job->stop && !late) doc = NULL;
     if (late) job->done = true;
-    if (s->state != LSP_RUNNING) doc = NULL;
+    if (s->state != LSP_RUNNING || s->life != LSP_READY) doc = NULL;
     if (doc) {
         publish(s, doc, job->d, late);
         doc->checked = job->done;
