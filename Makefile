@@ -19,6 +19,7 @@
 #   make python-pages     write the page of the Python package's functions again (runtime/python/API.md)
 #   make wheel            the wheel of the Python package, for other machines, in build/dist [PYTHON=build/python/bin/python]
 #   make editors          write the editors' syntax files again (grammar/editors)
+#   make vscode           the extension of VS Code, in build/vscode
 #   make gpu-check        test and measure on the GPUs of this machine
 #   make gpu-check-build  build that, to be carried to a machine with GPUs
 #   make gpu-pack         the same with kernels of sm_90a, as one archive
@@ -436,6 +437,10 @@ wheel: wheel-files
 editors: $(B)/generate-editors
 	$(B)/generate-editors vim > grammar/editors/fcp.vim
 	$(B)/generate-editors textmate > grammar/editors/fcp.tmLanguage.json
+# NPM=no: without what npm would bring, as where npm reaches nothing.
+NPM ?=
+vscode:
+	@python3 grammar/editors/vscode/pack.py $(VERSION) $(B)/vscode/fcpc-$(VERSION).vsix $(if $(filter no,$(NPM)),--without-client)
 $(B)/generate-editors: $(B)/grammar/editors/generate.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
@@ -521,7 +526,7 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 clean:
 	rm -rf $(B) $(B)-fuzz
 .PHONY: all help tests standins check python-environment check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang lint-tidy lint-format format \
-        fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures python-pages bench examples editors \
+        fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures python-pages bench examples editors vscode \
         gpu-check gpu-binaries gpu-check-build gpu-pack gpu-report setup install shared grammar-files wheel-files wheel clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -113,5 +113,11 @@ Test(fixes, only_what_is_asked_for) {
     CLIENT_EXPECT(&c, "\"result\": []");
     client_ask(&c, "codeAction", 0, 0, "");
     CLIENT_EXPECT(&c, "-32602");
+    /* of a call, which is wrong as a whole, the name alone is replaced */
+    client_open(&c, "plan { mask = causal; strategy = fpc(coalesce = 2) }\n");
+    client_check(&c);
+    client_ask(&c, "codeAction", 0, 0, ", 'range': {'start': {'line': 0, 'character': 33}, 'end': {'line': 0, 'character': 33}}");
+    CLIENT_EXPECT(&c, "\"start\": {\"line\": 0, \"character\": 33}, \"end\": {\"line\": 0, \"character\": 36}}, "
+                      "\"newText\": \"fcp\"");
     client_end(&c);
 }
