@@ -20,6 +20,7 @@
 #   make wheel            the wheel of the Python package, for other machines, in build/dist [PYTHON=build/python/bin/python]
 #   make site             the documentation as build/site, with pictures, search and the playground; its links are checked
 #   make editors          write the editors' syntax files again (grammar/editors)
+#   make vscode           the extension of VS Code, in build/vscode
 #   make gpu-check        test and measure on the GPUs of this machine
 #   make gpu-check-build  build that, to be carried to a machine with GPUs
 #   make gpu-pack         the same with kernels of sm_90a, as one archive
@@ -76,7 +77,7 @@ BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
 C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/nvml.c tests/machines/standin/mpi.c tests/machines/standin/git2.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c) grammar/editors/generate.c
-GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o $(B)/gen/profiles.o $(B)/gen/page.o
+GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o $(B)/gen/meanings.o $(B)/gen/profiles.o $(B)/gen/page.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
 # what a kernel's source is made of
 KERNEL_TEXT = abi prim_ptx prim_sm90_ptx common tiles_sm90 forward_rows forward_mma forward_sm90 backward_steps backward_mma backward_ordered_mma backward_sm90 backward_tables support wire
@@ -160,6 +161,11 @@ $(B)/gen/prelude.c: grammar/prelude.fcp grammar/prelude.h
 	     printf "{\"%s\", %s, %d, ", name, $$1 == "score" ? "true" : "false", at} \
 	   /^(#|$$)/ && open {print at "},"; open = 0} {at += length($$0) + 1} END {if (open) print at "},"}' $<; \
 	 echo '};'; echo 'const unsigned prelude_item_count = sizeof prelude_items / sizeof *prelude_items;') > $@
+# What words of the language mean, for editors: the rows of its tables.
+$(B)/gen/meanings.c: grammar/LANGUAGE.md grammar/meanings.awk grammar/meanings.h
+	@mkdir -p $(B)/gen
+	@echo '  array $<'
+	$(Q)LC_ALL=C awk -f grammar/meanings.awk $< > $@
 # The simulator's profiles, as strings, with their names.
 PROFILES = $(sort $(wildcard compiler/simulate/profiles/*.profile))
 $(B)/gen/profiles.c: $(PROFILES)
@@ -446,6 +452,10 @@ site: all playground
 editors: $(B)/generate-editors
 	$(B)/generate-editors vim > grammar/editors/fcp.vim
 	$(B)/generate-editors textmate > grammar/editors/fcp.tmLanguage.json
+# NPM=no: without what npm would bring, as where npm reaches nothing.
+NPM ?=
+vscode:
+	@python3 grammar/editors/vscode/pack.py $(VERSION) $(B)/vscode/fcpc-$(VERSION).vsix $(if $(filter no,$(NPM)),--without-client)
 $(B)/generate-editors: $(B)/grammar/editors/generate.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
@@ -531,7 +541,7 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 clean:
 	rm -rf $(B) $(B)-fuzz
 .PHONY: all help tests standins check python-environment check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang lint-tidy lint-format format \
-        fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures python-pages bench examples editors \
+        fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures python-pages bench examples editors vscode \
         gpu-check gpu-binaries gpu-check-build gpu-pack gpu-report setup install shared grammar-files wheel-files wheel clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

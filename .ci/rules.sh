@@ -42,7 +42,7 @@ forbidden() {
         function room(file) {
             if (file in known) return file
             if (file ~ /^gen\/kernels/) return "codegen/kernels"
-            if (file ~ /^gen\/prelude/) return "grammar"
+            if (file ~ /^gen\/(prelude|meanings)/) return "grammar"
             if (file ~ /^gen\/profiles/) return "compiler/simulate"
             if (file ~ /^gen\/page/) return "compiler/page"
             if (file ~ /^gen\/errors/) return "compiler/cli"

@@ -192,6 +192,58 @@ bool json_read_number(json_reader *r, json_number *out) {
     return true;
 }
 
+/* Reads a word such as null. */
+static bool read_word(json_reader *r, const char *word) {
+    const size_t size = strlen(word);
+    if (r->why) return false;
+    json_peek(r);
+    if ((size_t)(r->end - r->at) < size || memcmp(r->at, word, size)) return json_fault(r, "expected a value");
+    r->at += size;
+    return true;
+}
+
+bool json_read_bool(json_reader *r, bool *out) {
+    const bool yes = !r->why && json_peek(r) == 't';
+    if (!read_word(r, yes ? "true" : "false")) return false;
+    *out = yes;
+    return true;
+}
+
+/* Reads a value that is no object and no array. */
+static bool skip_leaf(json_reader *r, text *room) {
+    json_number number;
+    bool condition;
+    switch (json_peek(r)) {
+    case '"': return json_read_string(r, room);
+    case 't':
+    case 'f': return json_read_bool(r, &condition);
+    case 'n': return read_word(r, "null");
+    default: return json_read_number(r, &number);
+    }
+}
+
+bool json_skip(json_reader *r, text *room) {
+    char close[JSON_SKIP_DEPTH];
+    size_t depth = 0;
+    do {
+        if (depth && !json_more(r, close[depth - 1])) {
+            if (r->why) return false;
+            depth--;
+            continue;
+        }
+        if (depth && close[depth - 1] == '}' && !json_key(r, room)) return false;
+        const char c = json_peek(r);
+        if (c != '{' && c != '[') {
+            if (!skip_leaf(r, room)) return false;
+            continue;
+        }
+        if (depth == JSON_SKIP_DEPTH) return json_fault(r, "nested too deep");
+        if (!json_enter(r, c)) return false;
+        close[depth++] = c == '{' ? '}' : ']';
+    } while (depth);
+    return !r->why;
+}
+
 bool json_finish(json_reader *r) {
     if (r->why) return false;
     json_peek(r);

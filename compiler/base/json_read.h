@@ -39,6 +39,11 @@ typedef struct json_number {
     double real;
 } json_number;
 bool json_read_number(json_reader *r, json_number *out);
+bool json_read_bool(json_reader *r, bool *out);
+/* Reads any value, and keeps nothing of it. `room` holds its strings meanwhile, in place of what it held. A value that
+ * nests deeper than JSON_SKIP_DEPTH is a fault. */
+enum { JSON_SKIP_DEPTH = 64 };
+bool json_skip(json_reader *r, text *room);
 /* The next byte that is no blank; 0 at the end. */
 char json_peek(json_reader *r);
 /* Nothing but blanks may follow. */

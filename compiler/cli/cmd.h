@@ -37,6 +37,8 @@
     X(CALIBRATE, "calibrate", cmd_calibrate, "ROWS.csv [-o FILE] [--hold-out N]",                                      \
       "fit a profile for sim to measured rows, and say how far each row is from it")                                   \
     X(FMT, "fmt", cmd_fmt, "FILE.fcp [--check] [--write]", "print a program in canonical layout, comments kept")       \
+    X(LSP, "lsp", cmd_lsp, "[--stdio]",                                                                                \
+      "answer an editor that speaks the Language Server Protocol, on standard input and output")                       \
     X(EXPLAIN, "explain", cmd_explain, "FILE.fcp|PLAN|MASK q k [-n LENGTH]",                                           \
       "say why query q sees key k, or does not, and what a score makes of the pair's logit")                           \
     X(SERVE, "serve", cmd_serve, "SOCKET",                                                                             \
@@ -65,7 +67,8 @@ typedef enum cmd_kind {
  *   - its help, a sentence without its full stop. */
 #define CMD_BIT(id) (1u << CMD_##id)
 #define CMD_ALL ((1u << CMD_COUNT) - 1)
-#define CMD_BATCH (CMD_ALL & ~CMD_BIT(FMT) & ~CMD_BIT(CALIBRATE) & ~CMD_BIT(SERVE)) /* bind a program to a batch */
+/* the commands that bind a program to a batch */
+#define CMD_BATCH (CMD_ALL & ~CMD_BIT(FMT) & ~CMD_BIT(CALIBRATE) & ~CMD_BIT(SERVE) & ~CMD_BIT(LSP))
 #define CMD_OPTIONS(X)                                                                                                 \
     X(OUTPUT, "output", 'o', CMD_WRITE, "FILE", CMD_BIT(COMPILE) | CMD_BIT(EMIT) | CMD_BIT(CALIBRATE),                 \
       "write the plan or profile to this file; without it compile and calibrate write nothing, and emit prints to "    \
@@ -167,6 +170,8 @@ typedef enum cmd_kind {
       "check a sample of rows if all take more multiplications than this, and one that takes about as many; the "      \
       "default is 30000000000, some 10 s of one core")                                                                 \
     X(WRITE, "write", 'w', CMD_FLAG, NULL, CMD_BIT(FMT), "replace the file by its canonical layout")                   \
+    X(STDIO, "stdio", 0, CMD_FLAG, NULL, CMD_BIT(LSP),                                                                 \
+      "use standard input and output, which lsp does anyway; some editors say so")                                     \
     X(NO_CHECK, "no-check", 0, CMD_FLAG, NULL, CMD_BIT(RUN), "do not compare the result with the definition")          \
     X(THREADS, "threads", 0, CMD_WORD, "N", CMD_BIT(RUN) | CMD_BIT(SERVE),                                             \
       "run: let this many ranks compute at once; serve: plan for this many clients at once; the default is the "       \

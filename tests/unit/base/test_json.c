@@ -252,3 +252,39 @@ Test(json_read, faults) {
     }
     text_free(&word);
 }
+
+/* Any value can be passed over, and what is none is a fault; so is one that nests too deep. */
+Test(json, skip) {
+    static const struct { const char *value; bool good; } cases[] = {
+        {"{}", true}, {"[]", true}, {" [1, -2.5e3, \"a\\n\", null, true, false, {\"a\": [[], {}]}] ", true}, {"\"x\"", true},
+        {"", false}, {"[", false}, {"[1", false}, {"[1,]", false}, {"[,1]", false}, {"{\"a\"}", false}, {"{\"a\":}", false},
+        {"{1: 2}", false}, {"[1}", false}, {"{\"a\": 1]", false}, {"nul", false}, {"tru", false}, {"falsetto", false},
+        {"01", false}, {"[1 2]", false}, {"]", false}, {"[] []", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *value = cases[i].value;
+        json_reader r = {.begin = value, .at = value, .end = value + strlen(value)};
+        text room = {0};
+        json_skip(&r, &room);
+        json_finish(&r);
+        cr_expect_eq(!r.why, cases[i].good, "%s: %s", value, r.why ? r.why : "no fault");
+        text_free(&room);
+    }
+    for (int depth = JSON_SKIP_DEPTH; depth <= JSON_SKIP_DEPTH + 1; depth++) {
+        text deep = {0}, room = {0};
+        text_pad(&deep, '[', (size_t)depth);
+        text_pad(&deep, ']', (size_t)depth);
+        json_reader r = {.begin = deep.at, .at = deep.at, .end = deep.at + deep.size};
+        cr_expect_eq(json_skip(&r, &room), depth <= JSON_SKIP_DEPTH);
+        text_free(&deep);
+        text_free(&room);
+    }
+}
+
+Test(json, conditions) {
+    static const char value[] = "[true, false, 1]";
+    json_reader r = {.begin = value, .at = value, .end = value + strlen(value)};
+    bool yes = false;
+    cr_expect(json_enter(&r, '[') && json_more(&r, ']') && json_read_bool(&r, &yes) && yes);
+    cr_expect(json_more(&r, ']') && json_read_bool(&r, &yes) && !yes);
+    cr_expect(json_more(&r, ']') && !json_read_bool(&r, &yes) && r.why);
+}
