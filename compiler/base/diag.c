@@ -399,6 +399,17 @@ void fcpc_diagnostics_get(const fcpc_diagnostics *d, size_t i, fcpc_diagnostic *
     diag_place(d, g->at, &out->file, &out->line, &out->column);
 }
 
+span diag_at(const diags *d, size_t i) { return i < d->count ? d->kept[i].at : SPAN_NONE; }
+
+bool diag_note(const diags *d, size_t i, size_t number, span *out_at, const char **out_text) {
+    const note *n = i < d->count ? d->kept[i].first : NULL;
+    for (; n && number; number--) n = n->next;
+    if (!n) return false;
+    *out_at = n->at;
+    *out_text = n->text;
+    return true;
+}
+
 char *diag_render(const diags *d, size_t first, bool colour) {
     text out = {0};
     for (size_t i = first; i < d->count; i++) render_one(&out, d, &d->kept[i], colour ? &ansi : &plain);

@@ -42,6 +42,11 @@ fcp_code diag_first_code(const diags *d); /* FCP_OK when there is no error */
  * (there were too many before it), the code of the very first. */
 fcp_code diag_code_since(const diags *d, size_t count);
 
+/* The place of diagnostic number i of fcpc_diagnostics_get. */
+span diag_at(const diags *d, size_t i);
+/* Note number n of that diagnostic, from 0: a second place, or a hint, whose place is SPAN_NONE. False: it has fewer. */
+bool diag_note(const diags *d, size_t i, size_t n, span *out_at, const char **out_text);
+
 /* Where a span begins: the name of its source ("": it has none), line and column, both from 1. */
 void diag_place(const diags *d, span at, const char **file, uint32_t *line, uint32_t *column);
 
