@@ -432,6 +432,7 @@ wheel: wheel-files
 editors: $(B)/generate-editors
 	$(B)/generate-editors vim > grammar/editors/fcp.vim
 	$(B)/generate-editors textmate > grammar/editors/fcp.tmLanguage.json
+	$(B)/generate-editors codemirror > grammar/editors/fcp.codemirror.js
 $(B)/generate-editors: $(B)/grammar/editors/generate.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
@@ -457,14 +458,17 @@ WASM_VARIABLES = CC=emcc AR=emar ARCH= LINKER= GIT2= OPT=-O2 SAN= VECTORISE= \
 WASM_ABSENT = runtime/cuda/% runtime/host/% runtime/judge/% runtime/rendezvous/% runtime/base/stop.c runtime/libraries/cuda_driver.c \
   runtime/libraries/nccl.c $(patsubst %,compiler/cli/%.c,main progress cmd_run cmd_serve pool request)
 WASM_SRC = $(filter-out $(WASM_ABSENT),$(FCP_SRC) $(FCPC_SRC))
+PLAY_FILES = $(addprefix compiler/playground/,index.html playground.css worker.js edit.js pairs.js playground.js) compiler/page/page.js \
+  compiler/page/page.css grammar/editors/fcp.codemirror.js $(addprefix /usr/share/javascript/codemirror/,lib/codemirror.js lib/codemirror.css addon/mode/simple.js)
 playground:
 	@.ci/setup.sh --playground
 	@$(MAKE) --no-print-directory -j$(JOBS) playground-page
 playground-page: all
 	@$(MAKE) --no-print-directory B=$(B)/wasm $(WASM_VARIABLES) playground-wasm
 	@mkdir -p $(PLAY)
-	$(Q)cp $(B)/wasm/fcpc.js $(B)/wasm/fcpc.wasm $(PLAY)
-playground-wasm: $(B)/fcpc.wasm
+	$(Q)cp $(B)/wasm/fcpc.js $(B)/wasm/fcpc.wasm $(PLAY_FILES) $(PLAY)
+	$(Q)node compiler/playground/gallery.mjs > $(PLAY)/gallery.json
+playground-wasm: $(B)/fcpc.wasm ; @:
 $(B)/libfcpc-wasm.a: $(WASM_SRC:%.c=$(B)/%.o) $(GEN_OBJ) $(B)/gen/kernels.o
 	@rm -f $@; $(AR) qcs $@ $^
 $(B)/fcpc.wasm: $(patsubst %.c,$(B)/%.o,$(wildcard compiler/playground/*.c) $(filter-out $(WASM_ABSENT),$(CMD_SRC))) $(B)/libfcpc-wasm.a

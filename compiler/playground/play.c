@@ -13,6 +13,7 @@
 
 #include "compiler/base/diag.h"
 #include "compiler/cli/cmd.h"
+#include "compiler/page/page.h"
 #include "compiler/playground/play.h"
 
 static cmd_input input; /* of the call: progress is told from it */
@@ -68,6 +69,20 @@ static char **cut(char *words, int *out_count) {
     *out_count = 1;
     for (char *one = strtok_r(words, "\n", &rest); one; one = strtok_r(NULL, "\n", &rest)) args[(*out_count)++] = one;
     return args;
+}
+
+/* What `fcpc show FILE --html` draws of a plan, as JSON, but for the explanations of pairs, which the page asks for one by
+ * one. It belongs to this file until the next call; NULL: out of memory, or there is no such plan. */
+EMSCRIPTEN_KEEPALIVE const char *play_data(const char *file) {
+    static page drawn;
+    fcp_plan *plan = NULL;
+    fcp_error err = {0};
+    page_free(&drawn);
+    drawn.asks = true;
+    fcp_code code = fcp_plan_load(file, &plan, &err);
+    if (!code) code = page_add_predicted(&drawn, plan, NULL, &err);
+    fcp_plan_free(plan);
+    return code ? NULL : page_data_end(&drawn, NULL);
 }
 
 /* Does the command whose arguments are these lines. The JSON object belongs to this file until the next call; NULL: out

@@ -23,5 +23,16 @@ if [ -s "$work/differ" ] || [ "$passed" -lt 300 ]; then
     echo "FAILED: the program and the playground differ"
     head -n 40 "$work/differ"
 fi
+
+chromium=
+for name in ${CHROMIUM:-chromium chromium-browser google-chrome}; do
+    command -v "$name" > /dev/null 2>&1 && { chromium=$name; break; }
+done
+[ -n "$chromium" ] || skip "the playground in a browser, there is no Chromium"
+TMPDIR=$work timeout 300 node tests/play/page.mjs "$B/site/play" "$B/fcpc" "$chromium" > "$work/log" 2>&1
+counts=$(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$work/log")
+sed '/^[0-9]* passed, /d' "$work/log"
+[ -n "$counts" ] || { counts='0 1'; echo 'FAILED: the browser did not come to its end'; }
+passed=$((passed + ${counts% *})) failed=$((failed + ${counts#* }))
 echo "play: $passed passed, $failed failed"
 [ $failed = 0 ]
