@@ -15,6 +15,7 @@
 #   make fuzz             fuzz every target [SECONDS=60] [TARGETS='parse plan']
 #
 #   make bench            measure, each figure beside its goal [ROWS=sass,order]
+#   make playground       the compiler as WebAssembly, and its page: build/site/play
 #   make pictures         draw the prelude's masks again (grammar/pictures), and the picture of a page
 #   make python-pages     write the page of the Python package's functions again (runtime/python/API.md)
 #   make wheel            the wheel of the Python package, for other machines, in build/dist [PYTHON=build/python/bin/python]
@@ -58,7 +59,7 @@ RT_LIBS = -lisal -lnettle -lm
 
 # --- what there is ------------------------------------------------------------------------------------------------------
 FCP_SRC = $(sort $(shell find codegen runtime -name '*.c'))
-FCPC_SRC = $(filter-out compiler/cli/%,$(sort $(shell find compiler -name '*.c')))
+FCPC_SRC = $(filter-out compiler/cli/% compiler/playground/%,$(sort $(shell find compiler -name '*.c')))
 CMD_SRC = $(wildcard compiler/cli/*.c)
 CMD_OBJ = $(CMD_SRC:%.c=$(B)/%.o) $(B)/gen/errors.o
 # Kernels run in tests on fibers: head_dim-value_dim-bf16-score of each build. FIBER_SM90 are those that have skeletons for
@@ -232,7 +233,7 @@ $(B)/libtested.so: $(FCP_OBJ) $(FCPC_OBJ)
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $^ $(RT_LIBS)
 # Criterion gets a stand-in for the libgit2 that it would load (tests/machines/standin/git2.c).
-GIT2 := $(shell ldd `$(CC) -print-file-name=libcriterion.so` 2> /dev/null | sed -n 's/^[[:space:]]*\(libgit2[^ ]*\) .*/\1/p')
+GIT2 := $(shell ldd `$(CC) -print-file-name=libcriterion.so 2> /dev/null` 2> /dev/null | sed -n 's/^[[:space:]]*\(libgit2[^ ]*\) .*/\1/p')
 STANDIN_GIT2 = $(GIT2:%=$(B)/standin/git2/%)
 $(STANDIN_GIT2): $(B)/tests/machines/standin/git2.o
 	@mkdir -p $(@D)
@@ -448,10 +449,11 @@ wheel: wheel-files
 site: all playground
 	@.ci/python.sh .ci/site/requirements.txt $(B)/site-python Sphinx
 	@B=$(B) .ci/site/build.sh $(B)/site
-.PHONY: site playground
+.PHONY: site
 editors: $(B)/generate-editors
 	$(B)/generate-editors vim > grammar/editors/fcp.vim
 	$(B)/generate-editors textmate > grammar/editors/fcp.tmLanguage.json
+	$(B)/generate-editors codemirror > grammar/editors/fcp.codemirror.js
 # NPM=no: without what npm would bring, as where npm reaches nothing.
 NPM ?=
 vscode:
@@ -470,6 +472,34 @@ $(B)/examples/%.o: CFLAGS += -Iruntime -Icompiler
 $(B)/examples/%: $(B)/examples/%.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
+
+# --- the playground: the compiler as WebAssembly, and a page (compiler/playground/README.md) ------------------------------
+# The objects are made by the rules above, in a build folder of their own. What a page does not have is left out, and
+# replaced by files of compiler/playground; absent/ has headers in the place of those of libraries. Emscripten finds
+# Debian's acorn by NODE_PATH, also where node is not Debian's.
+PLAY = $(B)/site/play
+WASM_VARIABLES = CC=emcc AR=emar ARCH= LINKER= GIT2= OPT=-O2 SAN= VECTORISE= \
+  CFLAGS='-std=gnu11 $$(OPT) -ffp-contract=off -fno-math-errno $$(WARN) -MMD -MP -I. -I$$(B)/gen -Icompiler/playground/absent'
+WASM_ABSENT = runtime/cuda/% runtime/host/% runtime/judge/% runtime/rendezvous/% runtime/base/stop.c runtime/libraries/cuda_driver.c \
+  runtime/libraries/nccl.c $(patsubst %,compiler/cli/%.c,main progress cmd_run cmd_serve cmd_lsp pool request) compiler/lsp/%
+WASM_SRC = $(filter-out $(WASM_ABSENT),$(FCP_SRC) $(FCPC_SRC))
+PLAY_FILES = $(addprefix compiler/playground/,index.html playground.css worker.js edit.js pairs.js playground.js) compiler/page/page.js \
+  compiler/page/page.css grammar/editors/fcp.codemirror.js $(addprefix /usr/share/javascript/codemirror/,lib/codemirror.js lib/codemirror.css addon/mode/simple.js)
+playground:
+	@.ci/setup.sh --playground
+	@$(MAKE) --no-print-directory -j$(JOBS) playground-page
+playground-page: all
+	@$(MAKE) --no-print-directory B=$(B)/wasm $(WASM_VARIABLES) playground-wasm
+	@mkdir -p $(PLAY)
+	$(Q)cp $(B)/wasm/fcpc.js $(B)/wasm/fcpc.wasm $(PLAY_FILES) $(PLAY)
+	$(Q)node compiler/playground/gallery.mjs > $(PLAY)/gallery.json
+playground-wasm: $(B)/fcpc.wasm ; @:
+$(B)/libfcpc-wasm.a: $(WASM_SRC:%.c=$(B)/%.o) $(GEN_OBJ) $(B)/gen/kernels.o
+	@rm -f $@; $(AR) qcs $@ $^
+$(B)/fcpc.wasm: $(patsubst %.c,$(B)/%.o,$(wildcard compiler/playground/*.c) $(filter-out $(WASM_ABSENT),$(CMD_SRC))) $(B)/gen/errors.o $(B)/libfcpc-wasm.a
+	@echo '  link  $@'
+	$(Q)NODE_PATH=$${NODE_PATH:-/usr/share/nodejs} $(CC) $(OPT) -o $(@:.wasm=.js) $^ --no-entry -sMODULARIZE=1 -sEXPORT_NAME=fcpcModule \
+	  -sENVIRONMENT=worker,node -sINVOKE_RUN=0 -sEXPORTED_RUNTIME_METHODS=FS,ccall -sALLOW_MEMORY_GROWTH=1 -sMAXIMUM_MEMORY=4GB -sTOTAL_STACK=8MB
 
 # --- GPUs ----------------------------------------------------------------------------------------------------------------
 # gpu-check runs what was built, perhaps elsewhere: it makes nothing anew and installs nothing, unless REBUILD is set or there
@@ -540,7 +570,7 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lm' > $(L)/pkgconfig/fcpc.pc
 clean:
 	rm -rf $(B) $(B)-fuzz
-.PHONY: all help tests standins check python-environment check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang lint-tidy lint-format format \
+.PHONY: all help playground playground-page playground-wasm tests standins check python-environment check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang lint-tidy lint-format format \
         fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures python-pages bench examples editors vscode \
         gpu-check gpu-binaries gpu-check-build gpu-pack gpu-report setup install shared grammar-files wheel-files wheel clean
 .SECONDARY:

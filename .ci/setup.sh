@@ -2,7 +2,7 @@
 # Installs with apt what the build and the tests need and this machine lacks. It asks no questions, and does nothing
 # if nothing is missing. Without apt, or without the rights to use it, it says what is missing and fails. Chromium is
 # for the tests of pages alone, and bubblewrap for one of the wheel, which do without if they must: no attempt is made
-# with --no-browser, and none that fails ends the rest.
+# with --no-browser, and none that fails ends the rest. --playground adds what `make playground` needs.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -46,6 +46,12 @@ header openssl/evp.h libssl-dev
 header nettle/sha2.h nettle-dev
 header openblas_config.h libopenblas-dev
 library librsvg-2.so.2 librsvg2-2
+if [ "${1:-}" = --playground ]; then
+    need emcc emscripten
+    need node nodejs
+    codemirror=/usr/share/javascript/codemirror/lib/codemirror.js
+    [ -e $codemirror ] || { missing_tools="$missing_tools $codemirror"; missing_packages="$missing_packages libjs-codemirror"; }
+fi
 if command -v clang > /dev/null 2>&1; then
     runtime=$(clang -print-file-name=libclang_rt.asan-"$(uname -m)".a 2> /dev/null)
     version=$(clang -dumpversion 2> /dev/null | cut -d. -f1)

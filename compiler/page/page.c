@@ -369,7 +369,7 @@ fcp_code page_add(page *p, const char *name, const fcp_plan *plan, const sim_pro
     json_array(j, "grids");
     for (uint32_t i = 0; i < m.grid_count; i++) add_grid(j, &m, &m.grids[i], !same);
     json_end(j);
-    if (!same) {
+    if (!same && !p->asks) {
         json_array(j, "explained");
         for (uint32_t i = 0; i < m.grid_count && !code; i++) code = explain_grid(j, plan, &m.grids[i]);
         json_end(j);
@@ -406,12 +406,16 @@ static void add_hash(text *t, const char *of) {
     text_puts(t, "'");
 }
 
-fcp_code page_end(page *p, const char *points, text *out, fcp_error *err) {
+const char *page_data_end(page *p, const char *points) {
     json *j = &p->data;
     json_end(j); /* plans */
     text_printf(&j->out, ", \"points\": %s", points ? points : "null");
     json_end(j);
-    const char *data = json_text(j);
+    return json_text(j);
+}
+
+fcp_code page_end(page *p, const char *points, text *out, fcp_error *err) {
+    const char *data = page_data_end(p, points);
     text_puts(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; "
                    "base-uri 'none'; form-action 'none'; script-src ");
@@ -444,23 +448,29 @@ void page_free(page *p) {
     *p = (page){0};
 }
 
+fcp_code page_add_predicted(page *p, const fcp_plan *plan, const char *ranks, fcp_error *err) {
+    fcp_error no_profile = {0};
+    fcp_code code = FCP_OK;
+    sim_profile profile;
+    sim_result result = {0};
+    arena memory = {0};
+    const bool known = sim_profile_of(plan->cluster, &profile, &no_profile) == FCP_OK;
+    if (known) code = simulate(plan, &profile, NULL, &memory, &result, err);
+    if (!code) code = page_add(p, "", plan, known ? &profile : NULL, no_profile.message, NULL, &result, ranks, err);
+    arena_free(&memory);
+    return code;
+}
+
 fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err) {
     fcpc_show_options o;
     fcp_code code = fcp_sized_read(&o, sizeof o, options, "fcpc_show_options", err);
     if (!code) code = fcp_plan_whole(plan, "a page", err);
     if (code != FCP_OK) return code;
     if (o.part) return fcp_fail(err, FCP_E_ARGUMENT, "a page shows a whole plan, not a part of a mask");
-    fcp_error no_profile = {0};
-    sim_profile profile;
-    sim_result result = {0};
-    arena memory = {0};
     page p = {0};
     text out = {0};
-    bool known = sim_profile_of(plan->cluster, &profile, &no_profile) == FCP_OK;
-    if (known) code = simulate(plan, &profile, NULL, &memory, &result, err);
-    if (!code) code = page_add(&p, "", plan, known ? &profile : NULL, no_profile.message, NULL, &result, o.ranks, err);
+    code = page_add_predicted(&p, plan, o.ranks, err);
     if (!code) code = page_end(&p, NULL, &out, err);
     page_free(&p);
-    arena_free(&memory);
     return text_hand_over(&out, code, out_text, err);
 }

@@ -13,6 +13,7 @@ typedef struct page {
     uint32_t plans;
     uint64_t intervals;   /* of all timelines */
     uint8_t problem[32]; /* of the first plan: a hash of what its mask and batch are made of */
+    bool asks; /* set before the first plan: no pair is explained, which takes longest: the page's host is asked */
     char title[200];
 } page;
 
@@ -24,6 +25,10 @@ typedef struct page {
  * FCP_E_NO_MEMORY, FCP_E_USAGE (ranks). Cost: linear in the plan. */
 fcp_code page_add(page *p, const char *name, const fcp_plan *plan, const sim_profile *profile, const char *why,
                   const sim_options *how, const sim_result *result, const char *ranks, fcp_error *err);
+/* Adds a plan with what the profile of its GPU predicts, or without times if there is none. */
+fcp_code page_add_predicted(page *p, const fcp_plan *plan, const char *ranks, fcp_error *err);
+/* Ends the data and returns it as JSON, which belongs to the page; NULL: out of memory. points: as for page_end. */
+const char *page_data_end(page *p, const char *points);
 /* Writes the page. points: all candidates of a sweep as a JSON array, with the members that `fcpc sim --json` has;
  * NULL: there is no sweep. */
 fcp_code page_end(page *p, const char *points, text *out, fcp_error *err);

@@ -1,9 +1,11 @@
 /* page.js: draws a page from its data (page.c says what is in it). Plans are drawn on canvases, because they have many cells;
  * curves are SVG. Nothing is loaded, and nothing is kept. */
 'use strict';
-(() => {
-const data = JSON.parse(document.getElementById('data').textContent);
-const page = document.getElementById('page');
+/* Draws the data into the element `page`, in the place of what it has. Returns a function that ends it: then the window's
+ * events do nothing more. What is clicked in a mask is told by the event `pair` of `page`; and if the data explains no pairs,
+ * the event `ask` asks to explain the one below the mouse. */
+function drawPage(data, page) {
+const gone = new AbortController(), {signal} = gone;
 const plans = data.plans, names = data.names, RANK_COLOURS = 16, DIGITS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
 const redraw = []; /* what is drawn again when the window or the theme changes */
 
@@ -56,7 +58,7 @@ function ticks(low, high, n) {
 }
 
 const tip = make('div', {id: 'tip', role: 'tooltip'});
-document.body.append(tip);
+page.replaceChildren(tip);
 function show(event, words) {
   tip.style.visibility = words ? 'visible' : 'hidden';
   if (!words) return;
@@ -115,7 +117,7 @@ const exposed = p => p.exposed.reduce((a, b) => a + b, 0);
 
 function head() {
   const p = plans[0];
-  document.title = 'fcpc: ' + p.mask;
+  if (given) document.title = 'fcpc: ' + p.mask;
   page.append(make('h1', {}, p.mask), make('p', {class: 'sub'}, several
     ? `${plans.length} candidates side by side; predicted with the profile ${p.profile || '(none)'}`
     : `${p.strategy}, ${count(p.ranks_in_all)} rank${p.ranks_in_all === 1 ? '' : 's'}` + (p.profile ? `; predicted with the profile ${p.profile}` : '')));
@@ -466,7 +468,7 @@ function lanes(p, of, view, zoom, all, draw, figure) {
     zoom(event.deltaY < 0 ? 0.8 : 1.25, at(event));
   }, {passive: false});
   c.element.addEventListener('mousedown', event => { dragging = {x: event.clientX, from: view.from, to: view.to}; });
-  addEventListener('mouseup', () => { dragging = null; });
+  addEventListener('mouseup', () => { dragging = null; }, {signal});
   addEventListener('mousemove', event => {
     if (!dragging) return;
     const end = Math.max(...plans.map(q => of(q) ? of(q).makespan : 0)), span = dragging.to - dragging.from;
@@ -474,7 +476,7 @@ function lanes(p, of, view, zoom, all, draw, figure) {
     view.from = Math.max(0, Math.min(end - span, dragging.from + by));
     view.to = view.from + span;
     draw();
-  });
+  }, {signal});
   c.element.addEventListener('dblclick', () => { all(); draw(); });
   box.append(c.element);
   figure.append(box);
@@ -505,7 +507,7 @@ function cell(cuts, at) {
 function level(pairs, area) { return !pairs ? 0 : pairs >= area ? 9 : 1 + Math.floor(pairs * 8 / area); }
 
 function maskFigure(p, n, small) {
-  const g = p.grids[n], first = p.same ? plans[0] : p, pairs = first.grids[n].pairs, said = first.explained[n];
+  const g = p.grids[n], first = p.same ? plans[0] : p, pairs = first.grids[n].pairs, said = first.explained && first.explained[n];
   const length = g.queries === g.keys ? `${count(g.keys)} tokens` : `${count(g.queries)} quer${g.queries === 1 ? 'y' : 'ies'}, ${count(g.keys)} keys`;
   const area = (r, c) => (g.row_cut[r + 1] - g.row_cut[r]) * (g.col_cut[c + 1] - g.col_cut[c]) * g.heads;
   const c = canvas({class: 'grid', 'aria-label': 'mask and placement', 'data-rows': g.rows, 'data-cols': g.cols}, w => Math.round((w - EDGE) * Math.min(1.25, Math.max(0.3, g.queries / g.keys))) + EDGE - 18, (x, w, h) => {
@@ -546,7 +548,7 @@ function maskFigure(p, n, small) {
     x.textAlign = 'left';
     x.fillText('query', 0, top + 6);
     x.fillText(position(g.queries), 0, top + tall - 6);
-  }, (px, py) => {
+  }, (px, py, event) => {
     const w = c.element.clientWidth, h = c.element.clientHeight, top = STRIP + 24, wide = w - EDGE, tall = h - EDGE + 18;
     const q = Math.floor((py - top) / tall * g.queries), k = Math.floor((px - EDGE) / wide * g.keys);
     const inQ = q >= 0 && q < g.queries, inK = k >= 0 && k < g.keys;
@@ -560,6 +562,10 @@ function maskFigure(p, n, small) {
     const qo = owner(g.q_owners, q), ko = owner(g.k_owners, k);
     words.push(`Q in block ${g.q_owners[qo + 2]} of rank ${g.q_owners[qo + 3]}, K and V in block ${g.k_owners[ko + 2]} of rank ${g.k_owners[ko + 3]}`);
     if (g.moved_to[r * g.cols + col]) words.push(`computed by rank ${g.moved_to[r * g.cols + col] - 1}, which does not own the queries`);
+    if (!said) {
+      page.dispatchEvent(new CustomEvent('ask', {detail: {sequence: g.sequence, q: g.q_first + q, k, answer: why => show(event, [...words, '', why].join('\n'))}}));
+      return words.join('\n');
+    }
     const e = said.cells[r * g.cols + col], mid = (cuts, i) => cuts[i] + Math.floor((cuts[i + 1] - cuts[i]) / 2);
     if (e) {
       const one = {q: g.q_first + mid(g.row_cut, r), k: mid(g.col_cut, col)};
@@ -568,6 +574,12 @@ function maskFigure(p, n, small) {
         ...e.slice(1).map(i => '  ' + said.texts[i].replace(/{([qkd])}/g, (_, n) => one[n])));
     } else if (said.error) words.push('', 'not explained: ' + said.error);
     return words.join('\n');
+  });
+  c.element.addEventListener('click', event => {
+    const b = c.element.getBoundingClientRect(), top = STRIP + 24;
+    const q = Math.floor((event.clientY - b.top - top) / (b.height - EDGE + 18) * g.queries), k = Math.floor((event.clientX - b.left - EDGE) / (b.width - EDGE) * g.keys);
+    if (q >= 0 && q < g.queries && k >= 0 && k < g.keys)
+      page.dispatchEvent(new CustomEvent('pair', {detail: {sequence: g.sequence, q, k, queries: g.queries, keys: g.keys, q_first: g.q_first}}));
   });
   return make('figure', {class: small ? 'mask small' : 'mask'}, make('figcaption', {}, make('b', {}, several ? label(p) : `Sequence ${g.sequence}`), `: ${length}` +
     (several ? '' : g.alike > 1 ? `, as ${count(g.alike - 1)} other${g.alike > 2 ? 's' : ''}` : '')), c.element);
@@ -705,7 +717,10 @@ figures();
 const drawAll = () => { theme = {}; redraw.forEach(f => f()); };
 drawAll();
 let width = innerWidth;
-addEventListener('resize', () => { if (innerWidth !== width) { width = innerWidth; drawAll(); } });
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', drawAll);
+addEventListener('resize', () => { if (innerWidth !== width) { width = innerWidth; drawAll(); } }, {signal});
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', drawAll, {signal});
 document.documentElement.dataset.ready = String(redraw.length);
-})();
+return () => gone.abort();
+}
+const given = document.getElementById('data');
+if (given) drawPage(JSON.parse(given.textContent), document.getElementById('page'));

@@ -1,4 +1,5 @@
-/* generate.c: writes the files by which editors colour fcp programs: `generate vim` and `generate textmate`.
+/* generate.c: writes the files by which editors colour fcp programs: `generate vim`, `generate textmate`, and `generate
+ * codemirror` for the playground's editor.
  *
  * The words come from the tables that the scanner and the parser use (compiler/syntax/words.h), so a new word is
  * coloured once `make editors` was run. A test fails until it was (tests/unit/syntax/test_editors.c).
@@ -126,15 +127,45 @@ static void write_textmate(text *out) {
                    "    {\"name\": \"keyword.operator.fcp\", \"match\": \"[<>=!]=|\\\\.\\\\.|[-+*/%<>]\"}\n  ]\n}\n");
 }
 
+/* A mode of CodeMirror 5 by its addon mode/simple.js, which tries the rules in turn where a token begins. */
+static void write_codemirror(text *out) {
+    static const struct {
+        group g;
+        const char *name, *before, *after;
+    } groups[] = {{KEY, "property", "(?:", ")(?=\\s*=[^=])"}, {CONTROL, "keyword", "(?:", ")\\b"},
+                  {DECLARATION, "def", "(?:", ")\\b"},        {OPERATOR_WORD, "keyword", "(?:", ")\\b"},
+                  {BOOLEAN, "atom", "(?:", ")\\b"},           {FUNCTION, "builtin", "(?:", ")(?=\\s*\\()"},
+                  {VARIABLE, "variable-2", "(?:", ")\\b"}};
+    text_puts(out, "/* Made by grammar/editors/generate.c (make editors); do not edit. */\n"
+                   "'use strict';\nCodeMirror.defineSimpleMode('fcp', {\n  start: [\n"
+                   "    {regex: /#.*/, token: 'comment'},\n"
+                   "    {regex: /\"(?:[^\\\\\"]|\\\\.)*\"?/, token: 'string'},\n");
+    put_group(UNIT, "    {regex: new RegExp('(\\\\d+(?:\\\\.\\\\d+)?\\\\s*)(", "|",
+              ")\\\\b'), token: ['number', 'type']},\n", out);
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        text_puts(out, "    {regex: /");
+        put_group(groups[i].g, groups[i].before, "|", groups[i].after, out);
+        text_printf(out, "/, token: '%s'},\n", groups[i].name);
+    }
+    text_puts(out, "    {regex: /\\d+(?:\\.\\d+(?:[eE][-+]?\\d+)?|[KMG]\\b)?/, token: 'number'},\n"
+                   "    {regex: /[A-Za-z_]\\w*/, token: null},\n"
+                   "    {regex: /[<>=!]=|\\.\\.|[-+*\\/%<>]/, token: 'operator'},\n  ],\n"
+                   "  meta: {lineComment: '#'},\n});\n");
+}
+
 int main(int count, char **args) {
+    static const struct {
+        const char *name;
+        void (*write)(text *out);
+    } all[] = {{"vim", write_vim}, {"textmate", write_textmate}, {"codemirror", write_codemirror}};
     text out = {0};
-    const bool vim = count == 2 && !strcmp(args[1], "vim"), textmate = count == 2 && !strcmp(args[1], "textmate");
-    if (vim) write_vim(&out);
-    if (textmate) write_textmate(&out);
+    bool known = false;
+    for (size_t i = 0; i < sizeof all / sizeof *all && count == 2 && !known; i++)
+        if ((known = !strcmp(args[1], all[i].name))) all[i].write(&out);
     char *made = text_take(&out);
     if (made) fputs(made, stdout);
-    if (!vim && !textmate) fputs("usage: generate vim | textmate\n", stderr);
-    const bool good = made && (vim || textmate) && !fflush(stdout) && !ferror(stdout);
+    if (!known) fputs("usage: generate vim | textmate | codemirror\n", stderr);
+    const bool good = made && known && !fflush(stdout) && !ferror(stdout);
     text_free(&out);
     free(made);
     return good ? 0 : 1;

@@ -61,6 +61,8 @@ Test(editors, vim) { check_file("grammar/editors/fcp.vim", write_vim); }
 
 Test(editors, textmate) { check_file("grammar/editors/fcp.tmLanguage.json", write_textmate); }
 
+Test(editors, codemirror) { check_file("grammar/editors/fcp.codemirror.js", write_codemirror); }
+
 /* A keyword that the scanner knew by a rule of its own would be in no table. */
 Test(editors, the_scanner_has_no_keywords_of_its_own) {
     text scanner = {0};
