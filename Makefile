@@ -481,7 +481,7 @@ PLAY = $(B)/site/play
 WASM_VARIABLES = CC=emcc AR=emar ARCH= LINKER= GIT2= OPT=-O2 SAN= VECTORISE= \
   CFLAGS='-std=gnu11 $$(OPT) -ffp-contract=off -fno-math-errno $$(WARN) -MMD -MP -I. -I$$(B)/gen -Icompiler/playground/absent'
 WASM_ABSENT = runtime/cuda/% runtime/host/% runtime/judge/% runtime/rendezvous/% runtime/base/stop.c runtime/libraries/cuda_driver.c \
-  runtime/libraries/nccl.c $(patsubst %,compiler/cli/%.c,main progress cmd_run cmd_serve cmd_lsp pool request) compiler/lsp/%
+  runtime/libraries/nccl.c $(patsubst %,compiler/cli/%.c,main progress cmd_run cmd_serve cmd_lsp cmd_doctor doctor_machine pool request) compiler/lsp/%
 WASM_SRC = $(filter-out $(WASM_ABSENT),$(FCP_SRC) $(FCPC_SRC))
 PLAY_FILES = $(addprefix compiler/playground/,index.html playground.css worker.js edit.js pairs.js playground.js) compiler/page/page.js \
   compiler/page/page.css grammar/editors/fcp.codemirror.js $(addprefix /usr/share/javascript/codemirror/,lib/codemirror.js lib/codemirror.css addon/mode/simple.js)

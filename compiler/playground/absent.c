@@ -61,3 +61,8 @@ fcp_code cmd_lsp(const cmd_line *line, cmd_input *input, fcp_error *err) {
     (void)input;
     return refuse(line, "standard input", err);
 }
+
+fcp_code cmd_doctor(const cmd_line *line, cmd_input *input, fcp_error *err) {
+    (void)input;
+    return refuse(line, "a machine to look at", err);
+}
