@@ -42,7 +42,7 @@ typedef struct lsp_document {
     lsp_lines lines; /* of bytes */
     bool has_version;
     int64_t version;
-    uint64_t change;     /* a number that no other text of any document had */
+    uint64_t change;     /* a number that no other text had, nor this one before it was saved */
     lsp_tree *tree;      /* of this text; NULL: not made yet */
     bool checked;        /* the diagnostics of this text are known, */
     diags *d;            /* which are these */

@@ -231,8 +231,14 @@ static void walk_section(walk *w, const section *x) {
 }
 
 static void declare(walk *w, lsp_kind kind, const char *name, span at, const void *target) {
-    tell(w, &(lsp_name){.kind = kind, .name = name, .at = at, .declares = true, .target = target, .declared = at,
-                        .of = w->m, .in = w->def});
+    tell(w, &(lsp_name){.kind = kind,
+                        .name = name,
+                        .at = at,
+                        .declares = true,
+                        .target = target,
+                        .declared = at,
+                        .of = w->m,
+                        .in = w->def});
 }
 
 static void walk_mask(walk *w, const mask *m) {
@@ -296,7 +302,8 @@ static bool has_word(const char *words, const char *word) {
 const meaning *lsp_meaning(const char *kind, const char *place, const char *word) {
     for (unsigned i = 0; i < language_meaning_count; i++) {
         const meaning *row = &language_meanings[i];
-        if (!strcmp(row->kind, kind) && (!place || !strcmp(row->place, place)) && has_word(row->words, word)) return row;
+        if (!strcmp(row->kind, kind) && (!place || !strcmp(row->place, place)) && has_word(row->words, word))
+            return row;
     }
     return NULL;
 }
@@ -316,8 +323,7 @@ static const meaning *param_meaning(const char *strategy, const char *word) {
 const meaning *lsp_meaning_of(const lsp_name *n) {
     const bool score = n->of && n->of->score;
     switch (n->kind) {
-    case NAME_KEY:
-        return n->section == SECTION_COUNT ? NULL : lsp_meaning("key", words_sections[n->section], n->name);
+    case NAME_KEY: return n->section == SECTION_COUNT ? NULL : lsp_meaning("key", words_sections[n->section], n->name);
     case NAME_MASK: return n->of->builtin ? lsp_meaning(score ? "score of the prelude" : "mask", NULL, n->name) : NULL;
     case NAME_VARIABLE:
     case NAME_FIGURE: return lsp_meaning("name", NULL, n->name);
