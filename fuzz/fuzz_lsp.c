@@ -34,7 +34,8 @@ static unsigned hear(lsp_server *s) {
         json_reader r = {.begin = out->at + at, .at = out->at + at, .end = out->at + at + length};
         if (!json_skip(&r, &room) || !json_finish(&r)) abort();
         const bool told = memmem(out->at + at, length, "\"method\": ", 10) != NULL;
-        const bool answered = memmem(out->at + at, length, "\"result\": ", 10) || memmem(out->at + at, length, "\"error\": ", 9);
+        const bool answered =
+            memmem(out->at + at, length, "\"result\": ", 10) || memmem(out->at + at, length, "\"error\": ", 9);
         if (!told && !answered) abort();
         answers += !told;
         at += length;
@@ -83,16 +84,18 @@ static void open_text(lsp_server *s, const char *bytes, size_t size) {
 }
 
 static void ask_everything(lsp_server *s, const char *bytes, size_t size) {
-    static const char *const requests[] = {"hover", "completion", "definition", "references", "documentSymbol",
-                                           "formatting", "codeAction", "inlayHint", "prepareRename", "rename"};
+    static const char *const requests[] = {"hover",      "completion", "definition", "references",    "documentSymbol",
+                                           "formatting", "codeAction", "inlayHint",  "prepareRename", "rename"};
     open_text(s, bytes, size);
     run_jobs(s);
     for (size_t at = 0; at <= size && lsp_server_state(s) == LSP_RUNNING; at += 7)
         for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
             char body[512];
             snprintf(body, sizeof body,
-                     "{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"textDocument/%s\", \"params\": {\"textDocument\": {\"uri\": "
-                     "\"a:b\"}, \"newName\": \"other\", \"position\": {\"line\": 0, \"character\": %zu}, \"range\": {\"start\": {\"line\": 0, "
+                     "{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"textDocument/%s\", \"params\": "
+                     "{\"textDocument\": {\"uri\": "
+                     "\"a:b\"}, \"newName\": \"other\", \"position\": {\"line\": 0, \"character\": %zu}, \"range\": "
+                     "{\"start\": {\"line\": 0, "
                      "\"character\": 0}, \"end\": {\"line\": 9, \"character\": %zu}}}}",
                      requests[i], at, at);
             if (say(s, body, strlen(body)) != 1) abort();

@@ -72,8 +72,7 @@ static void add_arrays(const offer *o) {
 }
 
 static void add_params(const offer *o, bool score) {
-    const mask *m = o->t->program.masks;
-    while (m && strcmp(m->name, o->c->call)) m = m->next;
+    const mask *m = lsp_tree_own(o->t, o->c->call);
     if (!m) m = lsp_tree_given(o->t, o->c->call);
     if (!m || (m->score && !score) || o->c->argument[0]) return;
     for (const arg *a = m->params; a; a = a->next) {

@@ -2,7 +2,7 @@
  *
  * sema binds names too, but stops at the first part that has errors, and a text that is being written nearly always has
  * one. Here a name that means nothing is unknown, and the walk goes on.
- * Cost: O(names x declarations); programs have few of either.
+ * Cost: a name takes as long as there are fields, and definitions in its mask.
  */
 #include "compiler/lsp/lsp_names.h"
 
@@ -28,15 +28,9 @@ static void tell(walk *w, const lsp_name *n) { w->ended = w->ended || !w->visit(
 
 /* --- finding declarations ----------------------------------------------------------------------------------------- */
 
-static const mask *own_mask(const lsp_tree *t, const char *name) {
-    const mask *m = t->program.masks;
-    while (m && strcmp(m->name, name)) m = m->next;
-    return m;
-}
-
 /* The mask or score of a name: the program's before the prelude's, and one of the kind that is asked for first. */
 static const mask *visible_mask(lsp_tree *t, const char *name, bool score) {
-    const mask *own = own_mask(t, name);
+    const mask *own = lsp_tree_own(t, name);
     if (own && own->score == score) return own;
     const mask *given = lsp_tree_given(t, name);
     return given && (!own || given->score == score) ? given : own;
