@@ -132,6 +132,10 @@ Test(names, figures) {
     client_ask(&c, "inlayHint", 0, 0,
                ", 'range': {'start': {'line': 0, 'character': 0}, 'end': {'line': 1, 'character': 0}}");
     CLIENT_EXPECT(&c, "\"result\": []");
+    client_ask(&c, "inlayHint", 0, 0,
+               ", 'range': {'start': {'line': 2, 'character': 0}, 'end': {'line': 3, 'character': 0}}");
+    CLIENT_EXPECT_NOT(&c, "ranks");
+    CLIENT_EXPECT(&c, "2.19 M pairs");
     client_open(&c, plain); /* a new text, not planned yet */
     ask_at(&c, "hover", plain, "lambda", 0, "");
     CLIENT_EXPECT_NOT(&c, "pairs");
