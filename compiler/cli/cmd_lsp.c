@@ -78,7 +78,7 @@ static int talk_once(talk *t, bool *ended) {
     if (polled[1].revents) end_step(t);
     /* While more is there to be read, it may change the text once more: then no check of this one is begun. */
     polled[0].revents = 0;
-    if (!*ended && poll(polled, 1, 0) == 0) begin_step(t);
+    if (!*ended && poll(polled, 1, 0) <= 0) begin_step(t);
     return send_output(t);
 }
 

@@ -287,8 +287,10 @@ void lsp_job_done(lsp_server *s, lsp_job *job) {
     }
     if (doc && !job->done) return; /* the next step */
     if (doc) {
+        fcpc_diagnostics_free(doc->d); /* of the same text, checked before it was saved */
         doc->d = job->d;
         job->d = NULL;
+        lsp_figures_free(&doc->figures);
         doc->figures = job->figures;
         job->figures = (lsp_figures){0};
         refresh(s);

@@ -8,8 +8,15 @@
 #include "compiler/sema/strategies.h"
 #include "grammar/prelude.h"
 
-enum { ITEM_FUNCTION = 3, ITEM_FIELD = 5, ITEM_VARIABLE = 6, ITEM_MODULE = 9, ITEM_PROPERTY = 10, ITEM_VALUE = 12,
-       ITEM_KEYWORD = 14 };
+enum {
+    ITEM_FUNCTION = 3,
+    ITEM_FIELD = 5,
+    ITEM_VARIABLE = 6,
+    ITEM_MODULE = 9,
+    ITEM_PROPERTY = 10,
+    ITEM_VALUE = 12,
+    ITEM_KEYWORD = 14
+};
 
 typedef struct offer {
     json *j;
@@ -18,7 +25,8 @@ typedef struct offer {
 } offer;
 
 /* Adds an item. `insert` is what is written, and NULL if that is the label. */
-static void add(const offer *o, const char *label, int kind, const char *detail, const meaning *row, const char *insert) {
+static void add(const offer *o, const char *label, int kind, const char *detail, const meaning *row,
+                const char *insert) {
     json *j = o->j;
     json_object(j, NULL);
     json_string(j, "label", label);
@@ -47,7 +55,8 @@ static void add_setting(const offer *o, const char *name, int kind, const char *
 
 static void add_masks(const offer *o, bool score) {
     for (const mask *m = o->t->program.masks; m; m = m->next)
-        if (m->score == score) add(o, m->name, ITEM_FUNCTION, score ? "score of this program" : "mask of this program", NULL, NULL);
+        if (m->score == score)
+            add(o, m->name, ITEM_FUNCTION, score ? "score of this program" : "mask of this program", NULL, NULL);
     for (unsigned i = 0; i < prelude_item_count; i++) {
         const prelude_item *item = &prelude_items[i];
         if (item->score == score)
@@ -63,8 +72,7 @@ static void add_arrays(const offer *o) {
 }
 
 static void add_params(const offer *o, bool score) {
-    const mask *m = o->t->program.masks;
-    while (m && strcmp(m->name, o->c->call)) m = m->next;
+    const mask *m = lsp_tree_own(o->t, o->c->call);
     if (!m) m = lsp_tree_given(o->t, o->c->call);
     if (!m || (m->score && !score) || o->c->argument[0]) return;
     for (const arg *a = m->params; a; a = a->next) {
@@ -78,7 +86,8 @@ static void add_params(const offer *o, bool score) {
 }
 
 static void add_words(const offer *o, const char *const *words, uint32_t count, int kind, const char *of) {
-    for (uint32_t i = 0; i < count; i++) add(o, words[i], kind, NULL, of ? lsp_meaning(of, NULL, words[i]) : NULL, NULL);
+    for (uint32_t i = 0; i < count; i++)
+        add(o, words[i], kind, NULL, of ? lsp_meaning(of, NULL, words[i]) : NULL, NULL);
 }
 
 static void add_body(const offer *o) {
@@ -109,7 +118,8 @@ static void add_keys(const offer *o) {
     const section_id in = words_find_section(o->c->section);
     for (int i = 0; i < KEY_COUNT; i++)
         if (words_keys[i].section == in && !is_set(o, o->c->section, words_keys[i].name))
-            add_setting(o, words_keys[i].name, ITEM_PROPERTY, NULL, lsp_meaning("key", o->c->section, words_keys[i].name));
+            add_setting(o, words_keys[i].name, ITEM_PROPERTY, NULL,
+                        lsp_meaning("key", o->c->section, words_keys[i].name));
     if (in == SECTION_BATCH) add(o, "field", ITEM_KEYWORD, "a number for each token", NULL, "field ");
     if (in == SECTION_MODEL) add(o, "table", ITEM_KEYWORD, "numbers that masks and scores read", NULL, "table ");
 }

@@ -14,14 +14,14 @@ typedef enum item { NO_ITEM, SECTION, MASK } item;
 
 typedef struct bracket {
     char open;
-    bool declares;               /* its names are new: parameters */
+    bool declares; /* its names are new: parameters */
     char call[CURSOR_WORD], argument[CURSOR_WORD];
 } bracket;
 
 typedef struct scan {
     const char *bytes;
     size_t size, at, cursor;
-    bool found;                  /* the cursor was passed, and *out filled */
+    bool found; /* the cursor was passed, and *out filled */
     lsp_cursor *out;
 
     item item, before;           /* before: the one that has just ended, and may go on in the next line */

@@ -14,12 +14,12 @@ typedef enum cursor_place {
 enum { CURSOR_WORD = 64 };
 typedef struct lsp_cursor {
     cursor_place place;
-    size_t begin;              /* where the word begins that the cursor is in or behind */
+    size_t begin; /* where the word begins that the cursor is in or behind */
     char section[CURSOR_WORD], key[CURSOR_WORD];
-    char call[CURSOR_WORD];    /* the innermost call that it is inside: its name; "": none */
+    char call[CURSOR_WORD];     /* the innermost call that it is inside: its name; "": none */
     char argument[CURSOR_WORD]; /* and there in the value of this argument; "": none */
-    bool score;                /* BODY: of a score */
-    text names;                /* BODY: parameters and definitions of the item, each with a NUL behind it; text_free */
+    bool score;                 /* BODY: of a score */
+    text names;                 /* BODY: parameters and definitions of the item, each with a NUL behind it; text_free */
 } lsp_cursor;
 
 /* False: no memory. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/base/bisect.h"
 #include "compiler/fcpc.h"
 #include "fcp.tab.h"
 #include "grammar/prelude.h"
@@ -96,6 +97,28 @@ bool lsp_document_edit(lsp_document *doc, size_t begin, size_t end, const char *
 
 /* --- trees -------------------------------------------------------------------------------------------------------- */
 
+static int compare_masks(const void *a, const void *b) {
+    const mask *x = *(const mask *const *)a, *y = *(const mask *const *)b;
+    const int order = strcmp(x->name, y->name);
+    return order ? order : (x->name_at.begin > y->name_at.begin) - (x->name_at.begin < y->name_at.begin);
+}
+
+static bool sort_masks(lsp_tree *t) {
+    for (const mask *m = t->program.masks; m; m = m->next) t->mask_count++;
+    t->by_name = ARENA_NEW(&t->memory, const mask *, t->mask_count + 1);
+    if (!t->by_name) return false;
+    size_t i = 0;
+    for (const mask *m = t->program.masks; m; m = m->next) t->by_name[i++] = m;
+    if (i) qsort(t->by_name, i, sizeof *t->by_name, compare_masks);
+    return true;
+}
+
+const mask *lsp_tree_own(const lsp_tree *t, const char *name) {
+    size_t at = 0, end = t->mask_count;
+    BISECT(at, end, i, strcmp(t->by_name[i]->name, name) < 0)
+    return at < t->mask_count && !strcmp(t->by_name[at]->name, name) ? t->by_name[at] : NULL;
+}
+
 lsp_tree *lsp_document_tree(lsp_document *doc) {
     if (doc->tree) return doc->tree;
     lsp_tree *t = calloc(1, sizeof *t);
@@ -103,7 +126,8 @@ lsp_tree *lsp_document_tree(lsp_document *doc) {
     t->prelude = UINT32_MAX;
     t->d = fcpc_diagnostics_new();
     t->source = t->d ? diag_source(t->d, doc->path, doc->lines.bytes, doc->bytes.size, false) : UINT32_MAX;
-    if (t->source == UINT32_MAX || !parse_tokens(t->d, &t->memory, t->source, NULL, &t->program, &t->tokens))
+    if (t->source == UINT32_MAX || !parse_tokens(t->d, &t->memory, t->source, NULL, &t->program, &t->tokens) ||
+        !sort_masks(t))
         return tree_free(t), NULL;
     const char *name;
     bool builtin;
@@ -128,13 +152,9 @@ mask *lsp_tree_given(lsp_tree *t, const char *name) {
 }
 
 size_t lsp_tree_token(const lsp_tree *t, size_t at) {
-    size_t low = 0, high = t->tokens.count;
-    while (low < high) {
-        const size_t i = low + (high - low) / 2;
-        if (t->tokens.at[i].at.end <= at) low = i + 1;
-        else high = i;
-    }
-    return low;
+    size_t first = 0, end = t->tokens.count;
+    BISECT(first, end, i, t->tokens.at[i].at.end <= at)
+    return first;
 }
 
 static bool begins_statement(int kind) {

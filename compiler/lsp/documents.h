@@ -14,7 +14,9 @@ typedef struct lsp_tree {
     uint32_t source, prelude; /* numbers in d; prelude: UINT32_MAX before it is read */
     ast program;
     token_list tokens;
-    mask *given; /* of the prelude, those that were read */
+    mask *given;          /* of the prelude, those that were read */
+    const mask **by_name; /* the text's own, sorted by name and then by place */
+    size_t mask_count;
 } lsp_tree;
 
 /* What planning found out. */
@@ -42,7 +44,7 @@ typedef struct lsp_document {
     lsp_lines lines; /* of bytes */
     bool has_version;
     int64_t version;
-    uint64_t change;     /* a number that no other text of any document had */
+    uint64_t change;     /* a number that no other text had, nor this one before it was saved */
     lsp_tree *tree;      /* of this text; NULL: not made yet */
     bool checked;        /* the diagnostics of this text are known, */
     diags *d;            /* which are these */
@@ -61,6 +63,8 @@ void lsp_figures_free(lsp_figures *f);
 
 /* The tree of the text; NULL: no memory. It lives until the text changes. */
 lsp_tree *lsp_document_tree(lsp_document *doc);
+/* The first mask or score of the text that has this name; NULL: none. */
+const mask *lsp_tree_own(const lsp_tree *t, const char *name);
 /* The mask or score of the prelude that has this name; NULL: none. */
 mask *lsp_tree_given(lsp_tree *t, const char *name);
 /* The statement whose first or second token is the name at this place: `mask a = ...`, `key = value`, `plan { ... }`.

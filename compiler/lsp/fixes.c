@@ -11,8 +11,9 @@
 
 /* What the hint says to write, malloc'd; NULL: it is no such hint, or there is no memory. */
 static char *suggested(const char *hint) {
-    static const struct { const char *before, *after; } forms[] = {
-        {"did you mean '", "'?"}, {"did you mean \"", "\"?"}, {"write ", " without quotes"}};
+    static const struct {
+        const char *before, *after;
+    } forms[] = {{"did you mean '", "'?"}, {"did you mean \"", "\"?"}, {"write ", " without quotes"}};
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         const size_t before = strlen(forms[i].before), after = strlen(forms[i].after), size = strlen(hint);
         if (size <= before + after || strncmp(hint, forms[i].before, before) ||

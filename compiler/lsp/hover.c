@@ -123,8 +123,10 @@ static void describe(text *out, const lsp_tree *t, const lsp_figures *f, const l
     case NAME_PARAM: {
         const arg *a = n->target;
         text_printf(out, "**%s**, a %sparameter of the %s %s", n->name,
-                    a->as == IS_FIELD ? "field that is a " : a->as == IS_TABLE ? "table that is a " : "", kind,
-                    n->of->name);
+                    a->as == IS_FIELD   ? "field that is a "
+                    : a->as == IS_TABLE ? "table that is a "
+                                        : "",
+                    kind, n->of->name);
         if (a->value) {
             text_puts(out, "; its default is `");
             ast_print_expr(a->value, out);

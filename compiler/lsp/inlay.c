@@ -45,7 +45,10 @@ static void show_behind(const hints *h, const char *section_name, const char *co
 }
 
 static void add_time(text *label, double seconds) {
-    static const struct { double of; const char *unit; } units[] = {{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}};
+    static const struct {
+        double of;
+        const char *unit;
+    } units[] = {{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}};
     int i = 0;
     while (i < 2 && seconds < units[i].of) i++;
     text_printf(label, "%.3g %s predicted", seconds / units[i].of, units[i].unit);

@@ -2,7 +2,7 @@
  *
  * sema binds names too, but stops at the first part that has errors, and a text that is being written nearly always has
  * one. Here a name that means nothing is unknown, and the walk goes on.
- * Cost: O(names x declarations); programs have few of either.
+ * Cost: a name takes as long as there are fields, and definitions in its mask.
  */
 #include "compiler/lsp/lsp_names.h"
 
@@ -28,15 +28,9 @@ static void tell(walk *w, const lsp_name *n) { w->ended = w->ended || !w->visit(
 
 /* --- finding declarations ----------------------------------------------------------------------------------------- */
 
-static const mask *own_mask(const lsp_tree *t, const char *name) {
-    const mask *m = t->program.masks;
-    while (m && strcmp(m->name, name)) m = m->next;
-    return m;
-}
-
 /* The mask or score of a name: the program's before the prelude's, and one of the kind that is asked for first. */
 static const mask *visible_mask(lsp_tree *t, const char *name, bool score) {
-    const mask *own = own_mask(t, name);
+    const mask *own = lsp_tree_own(t, name);
     if (own && own->score == score) return own;
     const mask *given = lsp_tree_given(t, name);
     return given && (!own || given->score == score) ? given : own;
@@ -231,8 +225,14 @@ static void walk_section(walk *w, const section *x) {
 }
 
 static void declare(walk *w, lsp_kind kind, const char *name, span at, const void *target) {
-    tell(w, &(lsp_name){.kind = kind, .name = name, .at = at, .declares = true, .target = target, .declared = at,
-                        .of = w->m, .in = w->def});
+    tell(w, &(lsp_name){.kind = kind,
+                        .name = name,
+                        .at = at,
+                        .declares = true,
+                        .target = target,
+                        .declared = at,
+                        .of = w->m,
+                        .in = w->def});
 }
 
 static void walk_mask(walk *w, const mask *m) {
@@ -296,7 +296,8 @@ static bool has_word(const char *words, const char *word) {
 const meaning *lsp_meaning(const char *kind, const char *place, const char *word) {
     for (unsigned i = 0; i < language_meaning_count; i++) {
         const meaning *row = &language_meanings[i];
-        if (!strcmp(row->kind, kind) && (!place || !strcmp(row->place, place)) && has_word(row->words, word)) return row;
+        if (!strcmp(row->kind, kind) && (!place || !strcmp(row->place, place)) && has_word(row->words, word))
+            return row;
     }
     return NULL;
 }
@@ -316,8 +317,7 @@ static const meaning *param_meaning(const char *strategy, const char *word) {
 const meaning *lsp_meaning_of(const lsp_name *n) {
     const bool score = n->of && n->of->score;
     switch (n->kind) {
-    case NAME_KEY:
-        return n->section == SECTION_COUNT ? NULL : lsp_meaning("key", words_sections[n->section], n->name);
+    case NAME_KEY: return n->section == SECTION_COUNT ? NULL : lsp_meaning("key", words_sections[n->section], n->name);
     case NAME_MASK: return n->of->builtin ? lsp_meaning(score ? "score of the prelude" : "mask", NULL, n->name) : NULL;
     case NAME_VARIABLE:
     case NAME_FIGURE: return lsp_meaning("name", NULL, n->name);

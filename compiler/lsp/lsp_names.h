@@ -8,31 +8,31 @@ typedef enum lsp_kind {
     NAME_UNKNOWN,
     NAME_SECTION,
     NAME_KEY,
-    NAME_ARRAY,          /* a field or table; target: its entry */
-    NAME_MASK,           /* or a score; target: the mask */
-    NAME_PARAM,          /* of a mask or score; target: the arg that declares it */
-    NAME_DEFINITION,     /* in a `where`; target: it */
-    NAME_INNER,          /* a parameter of a definition; target: its arg */
-    NAME_VARIABLE,       /* q k n h s */
+    NAME_ARRAY,      /* a field or table; target: its entry */
+    NAME_MASK,       /* or a score; target: the mask */
+    NAME_PARAM,      /* of a mask or score; target: the arg that declares it */
+    NAME_DEFINITION, /* in a `where`; target: it */
+    NAME_INNER,      /* a parameter of a definition; target: its arg */
+    NAME_VARIABLE,   /* q k n h s */
     NAME_FUNCTION,
-    NAME_FIGURE,         /* heads, kv_heads */
+    NAME_FIGURE, /* heads, kv_heads */
     NAME_STRATEGY,
     NAME_STRATEGY_PARAM,
-    NAME_SOURCE,         /* file lognormal given cumulative */
-    NAME_WORD            /* another word of the language, as a value */
+    NAME_SOURCE, /* file lognormal given cumulative */
+    NAME_WORD    /* another word of the language, as a value */
 } lsp_kind;
 
 typedef struct lsp_name {
     lsp_kind kind;
     const char *name;
-    span at;             /* the name itself */
+    span at; /* the name itself */
     bool declares;
-    const void *target;  /* names of one target mean the same; NULL: the language's own */
-    span declared;       /* where; SPAN_NONE: not in this text */
-    const mask *of;      /* MASK: it; PARAM, DEFINITION, INNER: whose they are */
+    const void *target;   /* names of one target mean the same; NULL: the language's own */
+    span declared;        /* where; SPAN_NONE: not in this text */
+    const mask *of;       /* MASK: it; PARAM, DEFINITION, INNER: whose they are */
     const definition *in; /* INNER: whose */
-    const entry *key;    /* KEY, ARRAY: its entry; else the entry that it stands in, or NULL */
-    section_id section;  /* SECTION, KEY: SECTION_COUNT if it is none */
+    const entry *key;     /* KEY, ARRAY: its entry; else the entry that it stands in, or NULL */
+    section_id section;   /* SECTION, KEY: SECTION_COUNT if it is none */
     const char *strategy; /* STRATEGY_PARAM: whose */
 } lsp_name;
 

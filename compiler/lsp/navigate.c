@@ -69,7 +69,8 @@ static const char *why_fixed(const lsp_tree *t, const lsp_name *n) {
 
 static bool is_name(const char *word) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
-    return *word && strchr(letters, *word) && !word[strspn(word, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")];
+    return *word && strchr(letters, *word) &&
+           !word[strspn(word, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")];
 }
 
 static bool is_word(const char *name) {
@@ -77,9 +78,10 @@ static bool is_word(const char *name) {
         if (!strcmp(prelude_items[i].name, name)) return true;
     return words_find_keyword(name, strlen(name)) || words_find_unit(name, strlen(name)) >= 0 ||
            words_find(words_variables, SCORE_VARIABLES, name) >= 0 ||
-           words_find(words_functions, SCORE_BUILTINS, name) >= 0 || words_find(words_sources, SOURCE_COUNT, name) >= 0 ||
-           words_find(words_figures, MODEL_FIGURES, name) >= 0 || words_find(words_over, OVER_COUNT, name) >= 0 ||
-           !strcmp(name, words_real) || !strcmp(name, "x") || !strcmp(name, "on") || !strcmp(name, "over");
+           words_find(words_functions, SCORE_BUILTINS, name) >= 0 ||
+           words_find(words_sources, SOURCE_COUNT, name) >= 0 || words_find(words_figures, MODEL_FIGURES, name) >= 0 ||
+           words_find(words_over, OVER_COUNT, name) >= 0 || !strcmp(name, words_real) || !strcmp(name, "x") ||
+           !strcmp(name, "on") || !strcmp(name, "over");
 }
 
 typedef struct clash {
@@ -97,9 +99,9 @@ static bool is_inside(const lsp_name *n) {
  * definitions. */
 static bool find_clash(void *context, const lsp_name *n) {
     clash *c = context;
-    const bool apart = is_inside(n) && is_inside(c->old) &&
-                       (n->of != c->old->of ||
-                        (n->kind == NAME_INNER && c->old->kind == NAME_INNER && n->in != c->old->in));
+    const bool apart =
+        is_inside(n) && is_inside(c->old) &&
+        (n->of != c->old->of || (n->kind == NAME_INNER && c->old->kind == NAME_INNER && n->in != c->old->in));
     const bool other = n->kind == NAME_KEY || n->kind == NAME_SECTION || n->kind == NAME_WORD ||
                        n->kind == NAME_STRATEGY || n->kind == NAME_STRATEGY_PARAM || n->kind == NAME_SOURCE;
     if (strcmp(n->name, c->new) || apart || other) return true;
@@ -154,7 +156,8 @@ void lsp_rename(lsp_server *s, const json_reader *params, lsp_reply *reply) {
 enum { SYMBOL_MODULE = 2, SYMBOL_PROPERTY = 7, SYMBOL_FIELD = 8, SYMBOL_FUNCTION = 12, SYMBOL_VARIABLE = 13 };
 
 /* Begins a symbol, whose children follow. Two json_end end it. */
-static void begin_symbol(json *j, const lsp_document *doc, const lsp_tree *t, const char *name, int kind, span name_at) {
+static void begin_symbol(json *j, const lsp_document *doc, const lsp_tree *t, const char *name, int kind,
+                         span name_at) {
     const span all = lsp_tree_statement(t, name_at);
     json_object(j, NULL);
     json_string(j, "name", name);

@@ -213,6 +213,7 @@ static void list_capabilities(const lsp_server *s, json *j) {
     json_object(j, "textDocumentSync");
     json_bool(j, "openClose", true);
     json_u64(j, "change", 2); /* incremental */
+    json_bool(j, "save", true);
     json_end(j);
     json_bool(j, "documentFormattingProvider", true);
     json_bool(j, "hoverProvider", true);
@@ -348,6 +349,15 @@ static void did_change(lsp_server *s, const json_reader *params, lsp_reply *repl
     text_free(&room);
 }
 
+/* Files that the program names may have changed meanwhile. */
+static void did_save(lsp_server *s, const json_reader *params, lsp_reply *reply) {
+    lsp_document *doc = lsp_find_document(s, params, reply);
+    if (!doc) return;
+    doc->change = ++s->changes;
+    doc->checked = false;
+    lsp_forget_job(s, doc);
+}
+
 static void did_close(lsp_server *s, const json_reader *params, lsp_reply *reply) {
     lsp_document *doc = lsp_find_document(s, params, reply);
     if (doc) lose(s, doc, NULL);
@@ -365,6 +375,7 @@ static const struct method {
     {"exit", false, leave},
     {"textDocument/didOpen", false, did_open},
     {"textDocument/didChange", false, did_change},
+    {"textDocument/didSave", false, did_save},
     {"textDocument/didClose", false, did_close},
     {"textDocument/formatting", true, lsp_format},
     {"textDocument/hover", true, lsp_hover},

@@ -1,8 +1,10 @@
 """protocol.py FCPC: tests `fcpc lsp` as a process: how it ends, and that planning never keeps an answer waiting.
 Prints "ok NAME" or "FAILED NAME: why"."""
 import json
+import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 
 fcpc = sys.argv[1]
@@ -120,3 +122,18 @@ while len(seen) < 2 or not seen[other]:
 holds("two documents", seen[URI] == [] and seen[other][0]["code"] == "E200", seen)
 s.process.stdin.close()
 s.process.wait(60)
+
+# Paths are relative to the document, and files are read again when it is saved.
+with tempfile.TemporaryDirectory() as folder:
+    saved = pathlib.Path(folder, "a b.fcp").as_uri()
+    s = Server()
+    s.ask("initialize", capabilities={})
+    s.tell("textDocument/didOpen", textDocument={"uri": saved, "version": 1, "text": GOOD.replace("[4096]", 'file("a.lengths")')})
+    first = s.read()["params"]["diagnostics"]
+    pathlib.Path(folder, "a.lengths").write_text("100\n200\n")
+    s.tell("textDocument/didSave", textDocument={"uri": saved})
+    later = [s.read()["params"]["diagnostics"] for _ in range(2)]
+    holds("a file that is missing", first[0]["code"] == "E010" and first[0]["range"]["start"]["line"] == 0, first)
+    holds("and is there when the text is saved", later == [[], []], later)
+    s.process.stdin.close()
+    s.process.wait(60)

@@ -255,11 +255,30 @@ Test(json_read, faults) {
 
 /* Any value can be passed over, and what is none is a fault; so is one that nests too deep. */
 Test(json, skip) {
-    static const struct { const char *value; bool good; } cases[] = {
-        {"{}", true}, {"[]", true}, {" [1, -2.5e3, \"a\\n\", null, true, false, {\"a\": [[], {}]}] ", true}, {"\"x\"", true},
-        {"", false}, {"[", false}, {"[1", false}, {"[1,]", false}, {"[,1]", false}, {"{\"a\"}", false}, {"{\"a\":}", false},
-        {"{1: 2}", false}, {"[1}", false}, {"{\"a\": 1]", false}, {"nul", false}, {"tru", false}, {"falsetto", false},
-        {"01", false}, {"[1 2]", false}, {"]", false}, {"[] []", false}};
+    static const struct {
+        const char *value;
+        bool good;
+    } cases[] = {{"{}", true},
+                 {"[]", true},
+                 {" [1, -2.5e3, \"a\\n\", null, true, false, {\"a\": [[], {}]}] ", true},
+                 {"\"x\"", true},
+                 {"", false},
+                 {"[", false},
+                 {"[1", false},
+                 {"[1,]", false},
+                 {"[,1]", false},
+                 {"{\"a\"}", false},
+                 {"{\"a\":}", false},
+                 {"{1: 2}", false},
+                 {"[1}", false},
+                 {"{\"a\": 1]", false},
+                 {"nul", false},
+                 {"tru", false},
+                 {"falsetto", false},
+                 {"01", false},
+                 {"[1 2]", false},
+                 {"]", false},
+                 {"[] []", false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *value = cases[i].value;
         json_reader r = {.begin = value, .at = value, .end = value + strlen(value)};

@@ -32,7 +32,9 @@ static void expect_labels(const lsp_client *c, const char *marked, const char *l
 }
 
 Test(complete, places) {
-    static const struct { const char *marked, *offered, *not_offered; } cases[] = {
+    static const struct {
+        const char *marked, *offered, *not_offered;
+    } cases[] = {
         {"|", "model cluster batch plan mask score", "heads causal"},
         {"pl|", "plan mask", "heads"},
         {"plan { mask = full }\n|", "model mask", "plan heads"},
@@ -60,7 +62,8 @@ Test(complete, places) {
         {"model { dtype = | }", "bf16 fp16 fp32", "auto"},
         {"cluster { gpu = | }", "h100 \\\"910c\\\"", "910c"},
         {"plan { layout = zigzag(|) }", "group", "zigzag"},
-        {"mask a(w, v = 2) = k <= |\n    where { half = n / 2 }\nmask b(z) = true", "w v half q n min causal and", "s z exp softcap"},
+        {"mask a(w, v = 2) = k <= |\n    where { half = n / 2 }\nmask b(z) = true", "w v half q n min causal and",
+         "s z exp softcap"},
         {"mask a = f(q) where { f(t) = | }", "t f q", "s"},
         {"mask a = f(q) where { | }", "", "q f"},
         {"mask a = causal and\n    |", "q", "model"},
@@ -123,8 +126,9 @@ Test(complete, values_are_taken) {
 
 /* No byte of a program is a place at which asking fails, also of programs that are cut off. */
 Test(complete, everywhere) {
-    static const char bytes[] = "batch { field d = given(over = heads) }\nmask a(w = 1) = (q + k) / 2 < w or b(q)\n    where {\n"
-                                "  b(t) = t > 3 # \u00e4\n }\nplan { strategy = ulysses(inside = 2) + ring; mask = a(w = 2) }";
+    static const char bytes[] =
+        "batch { field d = given(over = heads) }\nmask a(w = 1) = (q + k) / 2 < w or b(q)\n    where {\n"
+        "  b(t) = t > 3 # \u00e4\n }\nplan { strategy = ulysses(inside = 2) + ring; mask = a(w = 2) }";
     for (size_t size = 0; size <= strlen(bytes); size++) {
         lsp_client c = client_start("'general': {'positionEncodings': ['utf-8']}");
         char part[400];

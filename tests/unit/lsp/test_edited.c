@@ -162,6 +162,10 @@ Test(edited, formatting) {
     CLIENT_EXPECT(
         &c, "[{\"range\": {\"start\": {\"line\": 5, \"character\": 0}, \"end\": {\"line\": 6, \"character\": 0}}, "
             "\"newText\": \"plan {\\u000a    mask = causal\\u000a}\\u000a\"}]");
+    client_say(&c, CHANGE(2, "{'text': 'plan { mask=causal }\\n\\nmask a = true\\n'}"));
+    client_ask(&c, "formatting", 0, 0, "");
+    CLIENT_EXPECT(&c,
+                  "{\"line\": 0, \"character\": 0}, \"end\": {\"line\": 1, \"character\": 0}}, \"newText\": \"plan {");
     client_say(&c, CHANGE(2, "{'text': 'plan {\\n    mask = causal\\n}\\n'}"));
     client_ask(&c, "formatting", 0, 0, "");
     CLIENT_EXPECT(&c, "\"result\": []");

@@ -51,9 +51,10 @@ static void try_action(const json_reader *action, const char *bytes, const char 
 
 /* How many actions there are for the whole text; tries each. */
 static size_t try_actions(lsp_client *c, const char *bytes, const char *path) {
-    client_say(c, "{'jsonrpc': '2.0', 'id': 7, 'method': 'textDocument/codeAction', 'params': {'textDocument': {'uri': '"
-               CLIENT_URI "'}, 'range': {'start': {'line': 0, 'character': 0}, 'end': {'line': 99999, 'character': 0}}, "
-               "'context': {'diagnostics': [], 'only': ['quickfix']}}}");
+    client_say(c, "{'jsonrpc': '2.0', 'id': 7, 'method': 'textDocument/codeAction', 'params': {'textDocument': {'uri': "
+                  "'" CLIENT_URI
+                  "'}, 'range': {'start': {'line': 0, 'character': 0}, 'end': {'line': 99999, 'character': 0}}, "
+                  "'context': {'diagnostics': [], 'only': ['quickfix']}}}");
     const char *body = strstr(c->heard.at, "{");
     json_reader r = {.begin = body, .at = body, .end = c->heard.at + c->heard.size}, result, next;
     text room = {0};
@@ -80,7 +81,8 @@ Test(fixes, golden_hints) {
             size_t hints = 0;
             for (const char *at = c.expected; (at = strstr(at, "hint: did you mean ")); at++) hints++;
             /* an error in another file is not mended here */
-            const bool plain = strncmp(c.expected, "tests/", 6) && !c.options.define_count && !c.options.field_count && !c.options.lengths_file;
+            const bool plain = strncmp(c.expected, "tests/", 6) && !c.options.define_count && !c.options.field_count &&
+                               !c.options.lengths_file;
             if (hints && plain && !c.options.need_lengths) {
                 lsp_client client = client_start("");
                 char *bytes = strndup(c.program, c.size);
@@ -104,11 +106,14 @@ Test(fixes, only_what_is_asked_for) {
     lsp_client c = client_start("");
     client_open(&c, "plan { mask = cuasal }\n");
     client_check(&c);
-    client_ask(&c, "codeAction", 0, 0, ", 'range': {'start': {'line': 0, 'character': 0}, 'end': {'line': 0, 'character': 5}}");
+    client_ask(&c, "codeAction", 0, 0,
+               ", 'range': {'start': {'line': 0, 'character': 0}, 'end': {'line': 0, 'character': 5}}");
     CLIENT_EXPECT(&c, "\"result\": []");
-    client_ask(&c, "codeAction", 0, 0, ", 'range': {'start': {'line': 0, 'character': 15}, 'end': {'line': 0, 'character': 15}}");
+    client_ask(&c, "codeAction", 0, 0,
+               ", 'range': {'start': {'line': 0, 'character': 15}, 'end': {'line': 0, 'character': 15}}");
     CLIENT_EXPECT(&c, "\"newText\": \"causal\"");
-    client_ask(&c, "codeAction", 0, 0, ", 'range': {'start': {'line': 0, 'character': 15}, 'end': {'line': 0, 'character': 15}}, "
+    client_ask(&c, "codeAction", 0, 0,
+               ", 'range': {'start': {'line': 0, 'character': 15}, 'end': {'line': 0, 'character': 15}}, "
                "'context': {'only': ['refactor']}");
     CLIENT_EXPECT(&c, "\"result\": []");
     client_ask(&c, "codeAction", 0, 0, "");
@@ -116,7 +121,8 @@ Test(fixes, only_what_is_asked_for) {
     /* of a call, which is wrong as a whole, the name alone is replaced */
     client_open(&c, "plan { mask = causal; strategy = fpc(coalesce = 2) }\n");
     client_check(&c);
-    client_ask(&c, "codeAction", 0, 0, ", 'range': {'start': {'line': 0, 'character': 33}, 'end': {'line': 0, 'character': 33}}");
+    client_ask(&c, "codeAction", 0, 0,
+               ", 'range': {'start': {'line': 0, 'character': 33}, 'end': {'line': 0, 'character': 33}}");
     CLIENT_EXPECT(&c, "\"start\": {\"line\": 0, \"character\": 33}, \"end\": {\"line\": 0, \"character\": 36}}, "
                       "\"newText\": \"fcp\"");
     client_end(&c);

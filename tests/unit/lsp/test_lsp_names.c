@@ -14,15 +14,15 @@
 #include "grammar/prelude.h"
 
 /* line 0 on */
-static const char program[] =
-    "model   { heads = 4; kv_heads = 2; table near = [8, 16, 32, 64] }\n"
-    "cluster { nodes = 2; gpus = 4 }\n"
-    "batch   { lengths = [4096]; field doc = given; documents = doc }\n"
-    "mask own(w = 8, field d) = causal and left(q) <= (w) and d[q] == d[k]\n"
-    "    where { left(t) = t - k }\n"
-    "mask all(w) = own(w = w, d = doc) or q - k < near[h] # own\n"
-    "plan    { mask = all(w = 300); block = 512; strategy = fcp(coalesce = 2) }\n";
-static const char plain[] = "batch { lengths = [4096] }\ncluster { gpus = 4; nodes = 2 }\nplan { mask = lambda(window = 512) }\n";
+static const char program[] = "model   { heads = 4; kv_heads = 2; table near = [8, 16, 32, 64] }\n"
+                              "cluster { nodes = 2; gpus = 4 }\n"
+                              "batch   { lengths = [4096]; field doc = given; documents = doc }\n"
+                              "mask own(w = 8, field d) = causal and left(q) <= (w) and d[q] == d[k]\n"
+                              "    where { left(t) = t - k }\n"
+                              "mask all(w) = own(w = w, d = doc) or q - k < near[h] # own\n"
+                              "plan    { mask = all(w = 300); block = 512; strategy = fcp(coalesce = 2) }\n";
+static const char plain[] =
+    "batch { lengths = [4096] }\ncluster { gpus = 4; nodes = 2 }\nplan { mask = lambda(window = 512) }\n";
 
 /* The place of the n-th word `word`, from 0, and more bytes on. */
 static void place_of(const char *bytes, const char *word, int n, unsigned *line, unsigned *character) {
@@ -52,10 +52,10 @@ Test(names, definitions) {
     lsp_client c = client_start("");
     client_open(&c, program);
     expect_definition(&c, "all(w = 300)", 0, 5, 5);
-    expect_definition(&c, "w = 300", 0, 5, 9);     /* an argument: the parameter */
+    expect_definition(&c, "w = 300", 0, 5, 9); /* an argument: the parameter */
     expect_definition(&c, "own(w = w", 0, 3, 5);
     expect_definition(&c, "w = w", 0, 3, 9);
-    expect_definition(&c, "w, d = doc", 0, 5, 9);  /* the other w */
+    expect_definition(&c, "w, d = doc", 0, 5, 9); /* the other w */
     expect_definition(&c, "w) and", 0, 3, 9);
     expect_definition(&c, "left(q)", 0, 4, 12);
     expect_definition(&c, "t - k", 0, 4, 17);
@@ -73,7 +73,11 @@ Test(names, definitions) {
 }
 
 Test(names, hover) {
-    static const struct { const char *word; int n; const char *says; } cases[] = {
+    static const struct {
+        const char *word;
+        int n;
+        const char *says;
+    } cases[] = {
         {"heads", 0, "query heads, 1 to 4096\\u000a\\u000aDefault: 8\\u000a\\u000aHere: `4`"},
         {"block", 0, "tokens of a block"},
         {"all(w = 300)", 0, "mask all(w) = own(w = w, d = doc) or q - k < near[h]\\u000a```"},
@@ -125,8 +129,13 @@ Test(names, figures) {
     CLIENT_EXPECT(&c, "\"position\": {\"line\": 2, \"character\": 34}, \"label\": \"2.19 M pairs, 13.1 %\"");
     CLIENT_EXPECT(&c, "predicted");
     CLIENT_EXPECT(&c, " blocks of ");
-    client_ask(&c, "inlayHint", 0, 0, ", 'range': {'start': {'line': 0, 'character': 0}, 'end': {'line': 1, 'character': 0}}");
+    client_ask(&c, "inlayHint", 0, 0,
+               ", 'range': {'start': {'line': 0, 'character': 0}, 'end': {'line': 1, 'character': 0}}");
     CLIENT_EXPECT(&c, "\"result\": []");
+    client_ask(&c, "inlayHint", 0, 0,
+               ", 'range': {'start': {'line': 2, 'character': 0}, 'end': {'line': 3, 'character': 0}}");
+    CLIENT_EXPECT_NOT(&c, "ranks");
+    CLIENT_EXPECT(&c, "2.19 M pairs");
     client_open(&c, plain); /* a new text, not planned yet */
     ask_at(&c, "hover", plain, "lambda", 0, "");
     CLIENT_EXPECT_NOT(&c, "pairs");
@@ -138,10 +147,10 @@ Test(names, outline) {
     client_open(&c, program);
     client_ask(&c, "documentSymbol", 0, 0, "");
     CLIENT_EXPECT(&c, "{\"name\": \"model\", \"kind\": 2, \"range\": {\"start\": {\"line\": 0, \"character\": 0}, "
-                  "\"end\": {\"line\": 0, \"character\": 65}}");
+                      "\"end\": {\"line\": 0, \"character\": 65}}");
     CLIENT_EXPECT(&c, "{\"name\": \"own\", \"kind\": 12, \"range\": {\"start\": {\"line\": 3, \"character\": 0}, "
-                  "\"end\": {\"line\": 4, \"character\": 29}}, \"selectionRange\": {\"start\": {\"line\": 3, "
-                  "\"character\": 5}");
+                      "\"end\": {\"line\": 4, \"character\": 29}}, \"selectionRange\": {\"start\": {\"line\": 3, "
+                      "\"character\": 5}");
     CLIENT_EXPECT(&c, "{\"name\": \"left\", \"kind\": 13");
     CLIENT_EXPECT(&c, "{\"name\": \"doc\", \"kind\": 8, \"range\": {\"start\": {\"line\": 2, \"character\": 28}");
     client_end(&c);
@@ -305,7 +314,8 @@ Test(names, rename_everything) {
 /* LANGUAGE.md has a row for every key, strategy, parameter of one, variable, and mask of the prelude. */
 Test(names, meanings) {
     for (int i = 0; i < KEY_COUNT; i++)
-        cr_expect(lsp_meaning("key", words_sections[words_keys[i].section], words_keys[i].name), "%s", words_keys[i].name);
+        cr_expect(lsp_meaning("key", words_sections[words_keys[i].section], words_keys[i].name), "%s",
+                  words_keys[i].name);
     for (int i = 0; i < STRATEGY_ANY; i++) {
         const char *names[STRATEGY_PARAMS];
         cr_expect(lsp_meaning("strategy", NULL, strategy_names[i]), "%s", strategy_names[i]);
