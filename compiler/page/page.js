@@ -7,7 +7,7 @@
 function drawPage(data, page) {
 const gone = new AbortController(), {signal} = gone;
 const plans = data.plans, names = data.names, RANK_COLOURS = 16, DIGITS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
-const redraw = []; /* what is drawn again when the window or the theme changes */
+const redraw = []; /* the canvases, which are drawn again when the window or the theme changes */
 
 /* --- small things --------------------------------------------------------------------------------------------------- */
 
@@ -72,8 +72,8 @@ const hide = () => show(null, '');
 /* A canvas of so many CSS pixels in height, sharp on any screen. draw(c, width, height); hover(x, y, event) gives the words. */
 function canvas(attributes, height, draw, hover) {
   const e = make('canvas', Object.assign({role: 'img'}, attributes)), state = {element: e, draw: null};
-  state.draw = () => {
-    const width = e.clientWidth, tall = typeof height === 'function' ? height(width) : height, scale = devicePixelRatio || 1;
+  state.draw = (width = e.clientWidth) => {
+    const tall = typeof height === 'function' ? height(width) : height, scale = devicePixelRatio || 1;
     if (!width) return;
     e.style.height = tall + 'px';
     e.width = Math.round(width * scale);
@@ -84,7 +84,7 @@ function canvas(attributes, height, draw, hover) {
     c.textBaseline = 'middle';
     draw(c, width, tall);
   };
-  redraw.push(state.draw);
+  redraw.push(state);
   if (hover) {
     e.addEventListener('mousemove', event => {
       const box = e.getBoundingClientRect();
@@ -714,7 +714,33 @@ spent();
 timeline();
 masks();
 figures();
-const drawAll = () => { theme = {}; redraw.forEach(f => f()); };
+/* All sizes are asked for first: asking after a canvas was drawn would lay the page out again for each of them. Where the
+ * browser leaves out what is out of sight (content-visibility), a section is drawn when it comes into sight. */
+const sections = new Map();
+for (const c of redraw) {
+  const s = c.element.closest('section');
+  if (!sections.has(s)) sections.set(s, []);
+  sections.get(s).push(c);
+}
+const drawThese = canvases => {
+  const widths = canvases.map(c => c.element.clientWidth);
+  canvases.forEach((c, i) => c.draw(widths[i]));
+};
+const late = new Set();
+for (const [s, canvases] of sections) s.addEventListener('contentvisibilityautostatechange', event => {
+  if (event.skipped || !late.delete(s)) return;
+  drawThese(canvases);
+});
+const drawAll = () => {
+  theme = {};
+  const seen = [];
+  for (const [s, canvases] of sections) {
+    const box = s.getBoundingClientRect(), out = getComputedStyle(s).contentVisibility === 'auto' && (box.top > innerHeight || box.bottom < 0);
+    if (out) late.add(s);
+    else seen.push(...canvases);
+  }
+  drawThese(seen);
+};
 drawAll();
 let width = innerWidth;
 addEventListener('resize', () => { if (innerWidth !== width) { width = innerWidth; drawAll(); } }, {signal});

@@ -1,7 +1,7 @@
 /* edit.js: the editor of the playground: the program's text, what is wrong with it, and a slider for each number in it. */
 'use strict';
 const editor = CodeMirror(document.getElementById('editor'), {mode: 'fcp', theme: 'fcp', lineNumbers: true, lineWrapping: true,
-  inputStyle: 'contenteditable', extraKeys: {Tab: false, 'Shift-Tab': false}, screenReaderLabel: 'the program'});
+  extraKeys: {Tab: false, 'Shift-Tab': false}, screenReaderLabel: 'the program'});
 
 function element(tag, attributes, ...inside) {
   const e = document.createElement(tag);
@@ -83,10 +83,11 @@ function showNumbers(masks) {
   if (key !== box.dataset.key) {
     box.dataset.key = key;
     sliders = numbers.map((n, i) => ({input: element('input', {type: 'range', min: 0, 'aria-label': n.label, input: () => set(i)}), output: element('output'), stops: []}));
-    box.replaceChildren(...numbers.flatMap((n, i) => [element('span', {}, n.label), sliders[i].input, sliders[i].output]));
+    box.replaceChildren(...numbers.map((n, i) => element('div', {}, element('span', {}, n.label), sliders[i].input, sliders[i].output)));
   }
   numbers.forEach((n, i) => {
     const s = sliders[i];
+    if (s.output.textContent === written(n.value)) return;
     if (document.activeElement !== s.input || !s.stops.includes(n.value)) s.stops = stopsOf(n.value);
     s.input.max = s.stops.length - 1;
     s.input.value = s.stops.indexOf(n.value);

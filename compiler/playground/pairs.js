@@ -69,6 +69,8 @@ function pairsView(ask) {
   canvas.addEventListener('wheel', event => { event.preventDefault(); if (at) zoom(event.deltaY < 0 ? 0.5 : 2); }, {passive: false});
   box.querySelectorAll('[data-zoom]').forEach(b => b.addEventListener('click', () => zoom(Number(b.dataset.zoom))));
   document.getElementById('close').addEventListener('click', close);
+  addEventListener('resize', draw);
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
   return {
     open(pair) { at = {...pair, span: SIDE}; box.hidden = false; canvas.focus({preventScroll: true}); box.scrollIntoView({block: 'nearest'}); look(); },
     again() { if (at) look(); },

@@ -48,15 +48,17 @@ function busy(yes) {
   clearTimeout(shown);
   if (!yes) get('busy').hidden = true;
   else shown = setTimeout(() => { get('busy').hidden = false; }, 200);
-  get('page').setAttribute('aria-busy', yes);
 }
 
 /* --- drawing ------------------------------------------------------------------------------------------------------------ */
 
+/* Sections that are out of sight keep the height that they had, so that nothing jumps. */
 function draw(data) {
+  const page = get('page'), heights = new Map([...page.children].filter(e => e.id).map(e => [e.id, e.offsetHeight]));
   if (state.end) state.end();
-  state.end = drawPage(JSON.parse(data), get('page'));
-  get('page').classList.remove('old');
+  state.end = drawPage(JSON.parse(data), page);
+  for (const e of page.children) if (heights.has(e.id)) e.style.containIntrinsicBlockSize = `auto ${heights.get(e.id)}px`;
+  page.classList.remove('old');
 }
 const pairs = pairsView(ask);
 get('page').addEventListener('pair', event => pairs.open(event.detail));
@@ -106,6 +108,7 @@ async function plan() {
     if (!root.first) root.first = performance.now().toFixed(0);
     root.took = (performance.now() - state.typedAt).toFixed(1);
     root.shown = String(typed);
+    showNumbers(state.gallery.masks);
   }));
 }
 
@@ -144,8 +147,7 @@ function use(text, files) {
 editor.on('change', () => {
   state.typed++;
   state.typedAt = performance.now();
-  say('');
-  showNumbers(state.gallery.masks);
+  if (get('said').textContent) say('');
   if (state.mode === 'this') plan();
   else mode('this');
 });
