@@ -39,7 +39,8 @@
     X(run)                                                                                                             \
     X(heads)                                                                                                           \
     X(trace)                                                                                                           \
-    X(python)
+    X(python)                                                                                                          \
+    X(play)
 
 enum { NAMES = 16 };
 typedef struct wanted {

@@ -51,4 +51,8 @@ void bench_run(void);
 void bench_heads(void);
 void bench_trace(void);
 void bench_python(void);
+void bench_play(void);
+
+/* Runs a script that measures: each line that it prints becomes a row (bench_play.c). */
+void bench_script(const char *command);
 #endif

@@ -2,7 +2,6 @@
  * tests/bench/bench_python.py measures, in the environment that make setup makes; here its lines become rows. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/bench/bench.h"
@@ -22,31 +21,16 @@ static bool write_lengths(char *path) {
     return f && fclose(f) == 0;
 }
 
-/* A line is NAME, VALUE, UNIT, GOAL, met or missed or -, and a NOTE, with tabs between. */
-static void read_row(char *line) {
-    char *part[6] = {line};
-    for (int i = 1; i < 6; i++) {
-        char *tab = part[i - 1] ? strchr(part[i - 1], '\t') : NULL;
-        if (tab) *tab = 0;
-        part[i] = tab ? tab + 1 : NULL;
-    }
-    if (!part[5]) return;
-    part[5][strcspn(part[5], "\n")] = 0;
-    bench_row(part[0], strtod(part[1], NULL), part[2], part[3], !strcmp(part[4], "met"), part[5]);
-}
-
 void bench_python(void) {
     if (!bench_may_want("python")) return; /* all rows have it in their names */
     if (access(PYTHON, X_OK) != 0) {
         printf("python: there is no " PYTHON " (make setup)\n");
         return;
     }
-    char path[] = "/tmp/fcpc-bench-XXXXXX", command[200], line[512];
+    char path[] = "/tmp/fcpc-bench-XXXXXX", command[200];
     if (write_lengths(path)) {
         snprintf(command, sizeof command, PYTHON " tests/bench/bench_python.py %s", path);
-        FILE *said = popen(command, "r");
-        while (said && fgets(line, sizeof line, said)) read_row(line);
-        if (said) pclose(said);
+        bench_script(command);
     }
     unlink(path);
 }
