@@ -61,18 +61,19 @@ static fcp_code small_plan(const char *dtype, fcp_plan **out, fcp_error *err) {
 
 /* Runs a plan with all values 1. Whatever queries and keys are, attention then is 1. */
 static fcp_code run_small(fcp_error *err) {
-    enum { RANKS = 2, SIZE = LENGTH * HEADS * HEAD_DIM };
+    enum { RANKS = 2 };
+    const size_t rows = (size_t)LENGTH * HEADS, size = rows * HEAD_DIM;
     fcp_plan *plan = NULL;
     fcp_session *session = NULL;
     fcp_tensors tensors[RANKS] = {0};
-    float *memory = malloc(sizeof *memory * RANKS * (4 * (size_t)SIZE + LENGTH * HEADS));
+    float *memory = malloc(sizeof *memory * RANKS * (4 * size + rows));
     fcp_code code = memory ? small_plan("fp32", &plan, err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     for (size_t r = 0; r < RANKS && memory; r++) {
-        float *at = memory + r * (4 * (size_t)SIZE + LENGTH * HEADS);
-        for (size_t i = 0; i < 4 * (size_t)SIZE; i++)
-            at[i] = i / SIZE == 2 ? 1.0f : (float)(i * 2654435761u % 1000) / 1000.0f;
+        float *at = memory + r * (4 * size + rows);
+        for (size_t i = 0; i < 4 * size; i++)
+            at[i] = i / size == 2 ? 1.0f : (float)(i * 2654435761u % 1000) / 1000.0f;
         tensors[r] =
-            (fcp_tensors){.q = at, .k = at + SIZE, .v = at + 2 * SIZE, .o = at + 3 * SIZE, .lse = at + 4 * SIZE};
+            (fcp_tensors){.q = at, .k = at + size, .v = at + 2 * size, .o = at + 3 * size, .lse = at + 4 * size};
     }
     if (!code) code = fcp_session_create(plan, NULL, &session, err);
     if (!code) code = fcp_session_run(session, FCP_FORWARD, tensors, err);

@@ -155,9 +155,16 @@ Test(nccl_faults, asynchronous_errors) {
     fcp_plan *plan = make_plan("full", 3, 1, "330, 130", "");
     failing all[6];
     for (unsigned i = 0; i < 6; i++) {
-        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 100, .seed = 5 * i, .odd = i % 3,
+        task x = {.plan = plan,
+                  .graph_from = i & 1 ? 1 : UINT32_MAX,
+                  .times = 100,
+                  .seed = 5 * i,
+                  .odd = i % 3,
                   .idle = true,
-                  .silent = i > 3, .timeout_s = 1, .async_at = 2 + 2 * i, .fault = NCCL_REMOTE_ERROR};
+                  .silent = i > 3,
+                  .timeout_s = 1,
+                  .async_at = 2 + 2 * i,
+                  .fault = NCCL_REMOTE_ERROR};
         all[i] = (failing){.x = x, .parts = about_a_pass, .what = "an asynchronous error"};
     }
     all_fail(all, 6);
