@@ -1,11 +1,12 @@
 """Checks the site that was built: check.py FOLDER. Prints what is wrong, and fails if anything is.
 
-    links     each leads to a file of the site, and to an anchor that this file has
+    links     each leads to a file of the site, and to an anchor that this file has, or a program of the playground
     loads     no page and no style asks for anything of another place: scripts, styles, pictures, fonts, frames
     pages     each page has its plain .md beside it, and llms.txt names pages that there are
     colours   text on the colours of static/site.css has the contrast 4.5 that WCAG AA asks for
 """
 import html.parser
+import json
 import pathlib
 import re
 import sys
@@ -72,6 +73,12 @@ def colours(text):
             yield (light + 0.05) / (dark + 0.05)
 
 
+def programs(page):
+    """What may stand behind the # of a page of the playground: the programs of its gallery."""
+    gallery = page.with_name("gallery.json")
+    return {"e=" + program["id"] for program in json.loads(gallery.read_text())["programs"]} if gallery.exists() else set()
+
+
 def check(folder):
     faults = []
     pages = {p: Page(p.read_text()) for p in sorted(folder.rglob("*.html"))}
@@ -96,7 +103,7 @@ def check(folder):
             anchor = urllib.parse.unquote(anchor)
             if not file.is_file():
                 faults.append(f"{where}: the link {target} leads nowhere")
-            elif anchor and file.suffix == ".html" and anchor not in pages[file].anchors:
+            elif anchor and file.suffix == ".html" and anchor not in pages[file].anchors | programs(file):
                 faults.append(f"{where}: {name or where} has no anchor {anchor}")
         if own and where.name != "search.html" and not path.with_suffix(".md").exists():
             faults.append(f"{where}: there is no plain page beside it")

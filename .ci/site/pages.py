@@ -115,10 +115,11 @@ class Site:
         target.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([self.fcpc, "-q", *command, "--svg", target], cwd=ROOT, check=True, capture_output=True)
 
-    def gallery(self):
+    def gallery(self, play):
         """Pictures stand in HTML, because Markdown has no rows that fold on a narrow screen."""
-        def entry(name, picture, words, command):
+        def entry(name, picture, words, command, program):
             command = " ".join(shlex.quote(word) for word in ["build/fcpc", *command, "--svg", f"{name}.svg"])
+            words += f' <a href="play/index.html#e={program}">Try it.</a>' if play else ""
             return (f'<figure id="{name}"><a href="{picture}"><img src="{picture}" alt="{name}" loading="lazy"></a>\n'
                     f"<figcaption><b>{name}</b>{words}<pre>{html.escape(command, False)}</pre></figcaption></figure>\n")
 
@@ -134,7 +135,8 @@ class Site:
             if not (ROOT / program).exists():
                 command = ["show", "examples/my_mask.fcp", "-D", "batch.lengths=[4096]", "-D", f"plan.mask={call}"]
                 subprocess.run([self.fcpc, "-q", *command], cwd=ROOT, check=True, capture_output=True)
-            text += entry(name, picture, f"<code>{html.escape(call[len(name):], False)}</code>", command)
+            text += entry(name, picture, f"<code>{html.escape(call[len(name):], False)}</code>", command,
+                          f"prelude/{name}")
         text += "</div>\n"
         for folder, title in (("examples", "Examples"), ("examples/masks", "Examples of masks"),
                               ("examples/scores", "Examples of scores"), ("examples/seeds", "What papers describe")):
@@ -147,7 +149,7 @@ class Site:
                 words = html.escape(re.sub(r"^[a-z0-9_]+\.fcp: *", "", words), False)
                 program = self.show(path).replace(".md", ".html")
                 text += entry(f"{folder.rpartition('/')[2]}-{source.stem}".removeprefix("examples-"), f"{path}.svg",
-                              f' <a href="{program}">{path}</a>: {words}', ["show", path])
+                              f' <a href="{program}">{path}</a>: {words}', ["show", path], path)
             text += "</div>\n"
         self.write("gallery.md", text)
 
@@ -205,7 +207,7 @@ def main(folder, fcpc, play):
         site.copy(page)
     for header in ("compiler/fcpc.h", "runtime/fcp.h"):
         site.show(header)
-    site.gallery()
+    site.gallery(play)
     site.llms(site.front(play))
 
 

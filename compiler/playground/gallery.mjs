@@ -17,7 +17,7 @@ for (const [group, folder] of [['Examples', 'examples'], ['Examples of masks', '
   ['What papers describe', 'examples/seeds']])
   for (const file of fs.readdirSync(folder).filter(f => f.endsWith('.fcp')).sort()) {
     const text = read(path.join(folder, file));
-    programs.push({group, name: file.replace(/\.fcp$/, ''), text, files: named(folder, text)});
+    programs.push({id: `${folder}/${file}`, group, name: file.replace(/\.fcp$/, ''), text, files: named(folder, text)});
   }
 
 const prelude = read('grammar/prelude.fcp'), masks = {};
@@ -35,7 +35,7 @@ cluster { nodes = 2; gpus = 4; gpu = h200 }
 batch   { lengths = [4096]${own.map(f => `\n          ${f}`).join('')} }
 plan    { mask = ${call}; block = 128 }
 `;
-  programs.push({group: 'Masks of the prelude', name, text, files: named(work, text)});
+  programs.push({id: `prelude/${name}`, group: 'Masks of the prelude', name, text, files: named(work, text)});
 }
 fs.rmSync(work, {recursive: true});
 process.stdout.write(JSON.stringify({programs, masks}) + '\n');

@@ -190,7 +190,16 @@ async function link() {
     say('the link is copied');
   } catch { say('the link is in the address bar'); }
 }
+/* The address may name a program of the gallery (#e=prelude/window), or hold one of one's own. */
+function choose(i) {
+  get('gallery').value = i;
+  use(state.gallery.programs[i].text, state.gallery.programs[i].files);
+}
 async function linked() {
+  const example = /^#e=(.+)$/.exec(location.hash), at = example ? state.gallery.programs.findIndex(p => p.id === example[1]) : -1;
+  if (at >= 0) choose(at);
+  else if (example) say(`the gallery has no program ${example[1]}`);
+  if (example) return at >= 0;
   const words = /^#p=([\w-]+)$/.exec(location.hash);
   if (!words) return false;
   try {
@@ -232,7 +241,6 @@ async function start() {
     groups.get(p.group).append(element('option', {value: i}, p.name));
   });
   list.append(...groups.values());
-  const choose = i => { list.value = i; use(state.gallery.programs[i].text, state.gallery.programs[i].files); };
   list.addEventListener('change', () => { history.replaceState(null, '', location.pathname); choose(Number(list.value)); });
   if (!await linked()) choose(state.gallery.programs.findIndex(p => p.name === 'lambda'));
 }

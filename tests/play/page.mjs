@@ -77,6 +77,10 @@ try {
   await of('link()');
   const other = await browser.open(await of('location.href'));
   holds('a link restores program and file', await other.until(`window.editor !== 0 && typeof state === 'object' && state.drawn === ${JSON.stringify(own)}`), await other.of(text));
+  await other.of(`location.hash = '#e=prelude/window'`);
+  holds('a link names a program of the gallery', await other.until(`state.drawn === state.gallery.programs.find(p => p.id === 'prelude/window').text`), await other.of(text));
+  await other.of(`location.hash = '#e=prelude/nothing'`);
+  holds('a name that is not there is said', await other.until(`get('said').textContent === 'the gallery has no program prelude/nothing'`, 5));
   await other.close();
   await of(`get('gallery').value = state.gallery.programs.findIndex(p => p.name === 'lambda'); get('gallery').dispatchEvent(new Event('change'))`);
   await shown();

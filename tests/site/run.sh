@@ -26,6 +26,7 @@ small() { # a site without faults
     echo '<link rel="stylesheet" href="_static/site.css"><h1 id="there">b</h1>' > "$work/small/b.html"
     touch "$work/small/a.md" "$work/small/b.md" "$work/small/_static/a.svg"
     echo '[a](a.md)' > "$work/small/llms.txt"
+    echo '{"programs": [{"id": "one"}]}' > "$work/small/gallery.json"
     echo 'a { background: #ffffff; color: #000000; }' > "$work/small/_static/site.css"
 }
 finds() { # finds FAULT FILE TEXT: with this text at the end of a file
@@ -39,6 +40,7 @@ small
 check "the checker finds nothing in a right site" python3 .ci/site/check.py "$work/small"
 finds 'the link c.html leads nowhere' a.html '<a href="c.html">c</a>'
 finds 'b.html has no anchor here' a.html '<a href="b.html#here">b</a>'
+finds 'a.html has no anchor e=other' a.html '<a href="#e=one">a</a><a href="#e=other">b</a>'
 finds 'loads https://example.org/a.js' a.html '<script src="https://example.org/a.js"></script>'
 finds 'loads //example.org/a.png' a.html '<img src="//example.org/a.png">'
 finds 'loads https://example.org/a.css' a.html '<link rel="stylesheet" href="https://example.org/a.css">'
