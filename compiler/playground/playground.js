@@ -101,7 +101,7 @@ async function plan() {
   if (!done) return;
   const reply = done[2], data = done[3];
   const lines = reply.stderr.split('\n').filter(l => /^(program\.fcp: \d| {2}(work|traffic|memory|plan) )/.test(l));
-  tellProblems(text, reply.diagnostics, reply.status && !reply.diagnostics.length ? reply.stderr : '');
+  tellProblems(text, reply.diagnostics, reply.status && !reply.diagnostics.length ? reply.stderr : !reply.status && !data ? 'there is no memory to draw this plan' : '');
   get('cost').textContent = lines.join('\n');
   get('page').classList.toggle('old', !data);
   state.drawn = data ? text : null;
