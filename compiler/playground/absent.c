@@ -43,7 +43,8 @@ int dlinfo(void *handle, int request, void *out) {
 }
 
 static fcp_code refuse(const cmd_line *line, const char *needs, fcp_error *err) {
-    return fcp_fail(err, FCP_E_UNSUPPORTED, "fcpc %s needs %s, which a page in a browser does not have: use the program",
+    return fcp_fail(err, FCP_E_UNSUPPORTED,
+                    "fcpc %s needs %s, which a page in a browser does not have: use the program",
                     cmd_commands[line->command].name, needs);
 }
 

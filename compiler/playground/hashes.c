@@ -62,8 +62,7 @@ void sha256_update(struct sha256_ctx *h, size_t size, const uint8_t *bytes) {
         if (used + part < SHA256_BLOCK_SIZE) return;
         add_block(h->state, h->block);
     }
-    for (; size >= SHA256_BLOCK_SIZE; size -= SHA256_BLOCK_SIZE, bytes += SHA256_BLOCK_SIZE)
-        add_block(h->state, bytes);
+    for (; size >= SHA256_BLOCK_SIZE; size -= SHA256_BLOCK_SIZE, bytes += SHA256_BLOCK_SIZE) add_block(h->state, bytes);
     if (size) memcpy(h->block, bytes, size);
 }
 
