@@ -494,6 +494,7 @@ playground-page: all
 	@mkdir -p $(PLAY)
 	$(Q)cp $(B)/wasm/fcpc.js $(B)/wasm/fcpc.wasm $(PLAY_FILES) $(PLAY)
 	$(Q)node compiler/playground/gallery.mjs > $(PLAY)/gallery.json
+	$(Q)cat LICENSE $(wildcard $(addprefix /usr/share/doc/,libjs-codemirror/copyright emscripten/copyright)) > $(PLAY)/licences.txt
 playground-wasm: $(B)/fcpc.wasm ; @:
 $(B)/libfcpc-wasm.a: $(WASM_SRC:%.c=$(B)/%.o) $(GEN_OBJ) $(B)/gen/kernels.o
 	@rm -f $@; $(AR) qcs $@ $^

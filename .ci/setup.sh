@@ -50,7 +50,10 @@ if [ "${1:-}" = --playground ]; then
     need emcc emscripten
     need node nodejs
     codemirror=/usr/share/javascript/codemirror/lib/codemirror.js
-    [ -e $codemirror ] || { missing_tools="$missing_tools $codemirror"; missing_packages="$missing_packages libjs-codemirror"; }
+    [ -e $codemirror ] || {
+        missing_tools="$missing_tools $codemirror"
+        missing_packages="$missing_packages libjs-codemirror"
+    }
 fi
 if command -v clang > /dev/null 2>&1; then
     runtime=$(clang -print-file-name=libclang_rt.asan-"$(uname -m)".a 2> /dev/null)

@@ -470,8 +470,8 @@ void cmd_done(void);
 double cmd_now(void); /* seconds, monotonic */
 
 /* --- the commands ------------------------------------------------------------------------------------------------- */
-/* Does what the arguments say, as the program does, reports an error, and returns the exit status (act.c). What was read
- * stays in `input`, which begins as zeros and ends with cmd_input_free, also after an error. */
+/* Does what the arguments say, as the program does, reports an error, and returns the exit status (act.c). What was
+ * read stays in `input`, which begins as zeros and ends with cmd_input_free, also after an error. */
 int cmd_main(int argc, char **argv, cmd_input *input);
 #define X(id, name, function, synopsis, help) fcp_code function(const cmd_line *line, cmd_input *input, fcp_error *err);
 CMD_COMMANDS(X)

@@ -71,8 +71,8 @@ static char **cut(char *words, int *out_count) {
     return args;
 }
 
-/* What `fcpc show FILE --html` draws of a plan, as JSON, but for the explanations of pairs, which the page asks for one by
- * one. It belongs to this file until the next call; NULL: out of memory, or there is no such plan. */
+/* What `fcpc show FILE --html` draws of a plan, as JSON, but for the explanations of pairs, which the page asks for one
+ * by one. It belongs to this file until the next call; NULL: out of memory, or there is no such plan. */
 EMSCRIPTEN_KEEPALIVE const char *play_data(const char *file) {
     static page drawn;
     fcp_plan *plan = NULL;

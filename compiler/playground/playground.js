@@ -55,13 +55,20 @@ function busy(yes) {
 /* Sections that are out of sight keep the height that they had, so that nothing jumps. */
 function draw(data) {
   const page = get('page'), heights = new Map([...page.children].filter(e => e.id).map(e => [e.id, e.offsetHeight]));
+  const parsed = JSON.parse(data);
   if (state.end) state.end();
-  state.end = drawPage(JSON.parse(data), page);
+  state.end = drawPage(parsed, page);
+  [state.grid] = parsed.plans[0].grids;
   for (const e of page.children) if (heights.has(e.id)) e.style.containIntrinsicBlockSize = `auto ${heights.get(e.id)}px`;
   page.classList.remove('old');
 }
 const pairs = pairsView(ask);
 get('page').addEventListener('pair', event => pairs.open(event.detail));
+get('look').addEventListener('click', () => {
+  const g = state.grid;
+  if (!g || state.drawn === null) return say('there is no plan with a mask to look at');
+  pairs.open({...g, q: g.queries >> 1, k: Math.min(g.keys - 1, g.queries >> 1)});
+});
 let asking = null;
 get('page').addEventListener('ask', async ({detail}) => {
   const idle = asking === null;
@@ -94,7 +101,7 @@ async function plan() {
   if (!done) return;
   const reply = done[2], data = done[3];
   const lines = reply.stderr.split('\n').filter(l => /^(program\.fcp: \d| {2}(work|traffic|memory|plan) )/.test(l));
-  tellProblems(text, reply.diagnostics, reply.status && !reply.diagnostics.length ? reply.stderr : '');
+  tellProblems(text, reply.diagnostics, reply.status && !reply.diagnostics.length ? reply.stderr : !reply.status && !data ? 'there is no memory to draw this plan' : '');
   get('cost').textContent = lines.join('\n');
   get('page').classList.toggle('old', !data);
   state.drawn = data ? text : null;

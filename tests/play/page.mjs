@@ -54,6 +54,10 @@ try {
   await page.key('Escape', 27);
   holds('Escape closes it', await until(`document.getElementById('pairs').hidden`, 5));
 
+  await of(`get('look').click()`);
+  holds('a button shows single pairs, too', await until(`!get('pairs').hidden && /k = \\d+/.test(get('why').textContent)`, 5));
+  await of(`get('close').click()`);
+
   /* sliders */
   holds('a slider for each number', await of(`[...document.querySelectorAll('#knobs input')].map(i => i.getAttribute('aria-label')).join()`).then(l => /cluster nodes,cluster gpus/.test(l) && /plan block/.test(l)));
   await of(`(i => { i.value = Number(i.value) + 1; i.dispatchEvent(new Event('input')); })([...document.querySelectorAll('#knobs input')].find(i => i.getAttribute('aria-label') === 'cluster nodes'))`);

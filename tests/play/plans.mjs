@@ -6,7 +6,7 @@ import fs from 'fs';
 import {load} from './module.mjs';
 
 const [folder, fcpc] = process.argv.slice(2);
-const {FS, run} = await load(folder, '/tree');
+const {FS, run, data} = await load(folder, '/tree');
 const listed = (...paths) => execFileSync('git', ['ls-files', ...paths], {encoding: 'utf8'}).trim().split('\n');
 let same = 0;
 const check = (name, a, b) => {
@@ -43,5 +43,17 @@ for (const args of [['show', '--width', '100'], ['sim', '--json'], ['sim', '--ht
   const reply = run('-q', command, file, ...rest), seconds = s => s.replace(/"seconds": {[^}]*}/g, '');
   check(args.join(' '), `${reply.status} ${seconds(reply.stdout)}`, `${program.status} ${seconds(program.stdout)}`);
   if (args.includes('out')) check(args.join(' ') + ': the file', FS.readFile('out', {encoding: 'utf8'}), fs.readFileSync(work + '/out', 'utf8'));
+}
+/* the gallery: each program is planned and can be drawn */
+FS.mkdirTree('/gallery');
+FS.chdir('/gallery');
+for (const {name, text, files} of JSON.parse(fs.readFileSync(`${folder}/gallery.json`, 'utf8')).programs) {
+  for (const [file, content] of Object.entries(files)) {
+    FS.mkdirTree('/gallery/' + file.replace(/\/?[^/]*$/, ''));
+    FS.writeFile(file, content);
+  }
+  FS.writeFile('program.fcp', text);
+  const reply = run('-q', 'program.fcp', '-o', 'program.plan'), drawn = reply.status ? null : data('program.plan');
+  check(`gallery: ${name}`, reply.status ? reply.stderr : drawn && JSON.parse(drawn).plans.length, 1);
 }
 console.log(`${same} same`);
