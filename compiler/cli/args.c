@@ -58,6 +58,7 @@ static const struct {
       {"why", "fcpc explain says why a query sees a key"},
       {"server daemon", "fcpc serve plans for clients of a socket"},
       {"version", "fcpc --version prints it"},
+      {"status env selftest about", "fcpc doctor says what this machine has, and what it lacks"},
 };
 enum {
     OPTION_WORDS = sizeof option_words / sizeof *option_words,
@@ -201,9 +202,14 @@ static fcp_code read_words(cmd_line *out, const char *const *words, int count, f
         return FCP_OK;
     }
     if (out->value[OPT_VERSION]) return FCP_OK;
+    const char *synopsis = cmd_commands[out->command].synopsis;
+    if (!*synopsis || *synopsis == '[') { /* it takes no file */
+        if (count == at) return FCP_OK;
+        return fcp_fail(err, FCP_E_USAGE, "%s takes no file: '%.100s' is surplus", words[0], words[at]);
+    }
     if (at == count)
-        return fcp_fail(err, FCP_E_USAGE, "%s needs a file: fcpc %s%s%s; fcpc --help says more",
-                        at ? words[0] : "fcpc", at ? words[0] : "", at ? " " : "", cmd_commands[out->command].synopsis);
+        return fcp_fail(err, FCP_E_USAGE, "%s needs a file: fcpc %s%s%s; fcpc --help says more", at ? words[0] : "fcpc",
+                        at ? words[0] : "", at ? " " : "", synopsis);
     out->file = words[at];
     /* what neither exists nor looks like a path may be a command with a typing error */
     if (at == 0 && strcmp(words[0], "-") != 0 && !strpbrk(words[0], "./") && access(words[0], F_OK) != 0) {
@@ -429,7 +435,7 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
     printf(
         "  fcpc help COMMAND\n        print all options of a command\n"
         "  fcpc help bash-completion|zsh-completion|man\n        print the completion of a shell, or the man page\n\n"
-        "options of every command (fmt, calibrate and serve take neither -D nor --lengths):\n");
+        "options of every command (fmt, calibrate, serve and doctor take neither -D nor --lengths):\n");
     print_options(CMD_ALL);
     printf("\nexit status: 0 done, 1 a mistake in the input, 2 a wrong command line, 3 a bug in fcpc\n");
     return cmd_flush(err);

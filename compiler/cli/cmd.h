@@ -16,7 +16,8 @@
 
 /* --- the command line (args.c) ------------------------------------------------------------------------------------ */
 
-/* Commands: name, the function that does it, synopsis, one line of help. */
+/* Commands: name, the function that does it, synopsis, one line of help. A synopsis that is empty or begins with an
+ * option is that of a command that takes no file. */
 #define CMD_COMMANDS(X)                                                                                                \
     X(COMPILE, "compile", cmd_compile, "FILE.fcp [-o PLAN [--slices]] [--explain]",                                    \
       "compile a program to a plan (the default command)")                                                             \
@@ -40,7 +41,10 @@
     X(EXPLAIN, "explain", cmd_explain, "FILE.fcp|PLAN|MASK q k [-n LENGTH]",                                           \
       "say why query q sees key k, or does not, and what a score makes of the pair's logit")                           \
     X(SERVE, "serve", cmd_serve, "SOCKET",                                                                             \
-      "plan batches for other programs: they connect to this unix socket, and send a JSON object on each line")
+      "plan batches for other programs: they connect to this unix socket, and send a JSON object on each line")        \
+    X(DOCTOR, "doctor", cmd_doctor, "",                                                                                \
+      "say what this machine has for each use of fcpc, what it lacks, and what to do about that: for bug reports; "    \
+      "fails if plans cannot run on the processor")
 
 typedef enum cmd_command {
 #define X(id, name, function, synopsis, help) CMD_##id,
@@ -65,7 +69,8 @@ typedef enum cmd_kind {
  *   - its help, a sentence without its full stop. */
 #define CMD_BIT(id) (1u << CMD_##id)
 #define CMD_ALL ((1u << CMD_COUNT) - 1)
-#define CMD_BATCH (CMD_ALL & ~CMD_BIT(FMT) & ~CMD_BIT(CALIBRATE) & ~CMD_BIT(SERVE)) /* bind a program to a batch */
+/* bind a program to a batch */
+#define CMD_BATCH (CMD_ALL & ~(CMD_BIT(FMT) | CMD_BIT(CALIBRATE) | CMD_BIT(SERVE) | CMD_BIT(DOCTOR)))
 #define CMD_OPTIONS(X)                                                                                                 \
     X(OUTPUT, "output", 'o', CMD_WRITE, "FILE", CMD_BIT(COMPILE) | CMD_BIT(EMIT) | CMD_BIT(CALIBRATE),                 \
       "write the plan or profile to this file; without it compile and calibrate write nothing, and emit prints to "    \
@@ -426,6 +431,9 @@ fcp_code cmd_check_ranks(const cmd_line *line, const fcp_plan *plan, fcp_error *
 fcp_code cmd_png(const char *svg, size_t size, const char *path, fcp_error *err);
 /* E210 if this machine cannot draw PNG. */
 fcp_code cmd_png_check(const char *path, fcp_error *err);
+/* The version of librsvg. E210, as above. */
+enum { CMD_PNG_VERSION = 48 };
+fcp_code cmd_png_version(char out[CMD_PNG_VERSION], fcp_error *err);
 
 /* --- progress and interruption (progress.c) ----------------------------------------------------------------------- */
 

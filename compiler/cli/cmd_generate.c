@@ -245,7 +245,7 @@ void cmd_man_page(void) {
          ".SH ENVIRONMENT\n"
          ".TP\n.B NO_COLOR\nIf it is set and not empty, nothing is printed in colour.\n"
          ".TP\n.B FCP_CACHE\nThe folder in which compiled kernels are kept.\n"
-         ".TP\n.B FCP_CUDA_DRIVER, FCP_NVRTC, FCP_NCCL, FCPC_RSVG\n"
+         ".TP\n.B FCP_OPENBLAS, FCP_CUDA_DRIVER, FCP_NVRTC, FCP_NCCL, FCP_MPI, FCPC_RSVG\n"
          "The file of the library to load, instead of the one that the system finds.\n"
          ".SH EXAMPLES\n.nf\n"
          "fcpc mask.fcp \\-o mask.plan\n"

@@ -11,6 +11,7 @@
 
 #include "compiler/cli/cmd.h"
 
+#define FILE_NAME "librsvg-2.so.2"
 enum { SCALE = 2, SIDE_MAX = 16000, FORMAT_RGB24 = 1, MEMORY = 256 << 20 };
 enum { CAIRO_SUCCESS = 0, CAIRO_NO_MEMORY = 1, CAIRO_WRITE_ERROR = 11 }; /* values of cairo_status_t */
 
@@ -54,7 +55,7 @@ static fcp_code load_functions(library *out, const char *path, fcp_error *err) {
         return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: drawing %.200s takes %d MB of address space", path,
                         MEMORY >> 20);
     const char *named = getenv("FCPC_RSVG"), *missing = NULL;
-    void *handle = dlopen(named ? named : "librsvg-2.so.2", RTLD_NOW | RTLD_LOCAL);
+    void *handle = dlopen(named ? named : FILE_NAME, RTLD_NOW | RTLD_LOCAL);
     const char *why = handle ? NULL : dlerror();
     if (!handle)
         return fcp_fail(err, FCP_E_UNSUPPORTED,
@@ -73,6 +74,19 @@ static fcp_code load_functions(library *out, const char *path, fcp_error *err) {
 fcp_code cmd_png_check(const char *path, fcp_error *err) {
     library unused;
     return load_functions(&unused, path, err);
+}
+
+fcp_code cmd_png_version(char out[CMD_PNG_VERSION], fcp_error *err) {
+    library unused;
+    fcp_code code = load_functions(&unused, "show --png", err);
+    if (code != FCP_OK) return code;
+    const char *named = getenv("FCPC_RSVG");
+    void *handle = dlopen(named ? named : FILE_NAME, RTLD_NOW | RTLD_LOCAL);
+    const unsigned *part[3] = {dlsym(handle, "rsvg_major_version"), dlsym(handle, "rsvg_minor_version"),
+                               dlsym(handle, "rsvg_micro_version")};
+    if (part[0] && part[1] && part[2]) snprintf(out, CMD_PNG_VERSION, "%u.%u.%u", *part[0], *part[1], *part[2]);
+    else snprintf(out, CMD_PNG_VERSION, "2.52 or later");
+    return FCP_OK;
 }
 
 typedef struct sink {

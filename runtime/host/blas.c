@@ -26,23 +26,30 @@ __attribute__((weak)) int openblas_get_num_threads(void);
 __attribute__((weak)) void openblas_set_num_threads(int count);
 __attribute__((weak)) void *blas_memory_alloc(int unused);
 __attribute__((weak)) void blas_memory_free(void *buffer);
+__attribute__((weak)) char *openblas_get_config(void);
 
-/* In the order of `symbols`. The last two are not of its public interface, and need not be there. */
+/* In the order of `symbols`. The last three need not be there; two of them are not of its public interface. */
 typedef struct blas_table {
     sgemm *multiply;
     int (*get_threads)(void);
     void (*set_threads)(int count);
     void *(*take_buffer)(int unused);
     void (*give_buffer)(void *buffer);
+    char *(*config)(void);
 } blas_table;
-static const char *const symbols[] = {"cblas_sgemm", "openblas_get_num_threads", "openblas_set_num_threads",
-                                      "blas_memory_alloc", "blas_memory_free"};
+static const char *const symbols[] = {"cblas_sgemm",       "openblas_get_num_threads", "openblas_set_num_threads",
+                                      "blas_memory_alloc", "blas_memory_free",         "openblas_get_config"};
 enum { SYMBOLS = sizeof symbols / sizeof *symbols };
 _Static_assert(sizeof(blas_table) == SYMBOLS * sizeof(void (*)(void)), "a table of pointers");
 
 static const char *const names[] = {"libopenblas.so.0", "libopenblasp.so.0", "libopenblas.so", NULL};
-static const fcp_library library = {.what = "OpenBLAS", .variable = "FCP_OPENBLAS", .names = names, .symbols = symbols,
-                                    .count = SYMBOLS, .remedy = "install it (Debian: libopenblas0)", .optional = 2,
+static const fcp_library library = {.what = "OpenBLAS",
+                                    .variable = "FCP_OPENBLAS",
+                                    .names = names,
+                                    .symbols = symbols,
+                                    .count = SYMBOLS,
+                                    .remedy = "install it (Debian: libopenblas0)",
+                                    .optional = 3,
                                     .installed = true};
 
 /* Bytes of address space: the library itself, at most; a buffer, in all builds for x86-64 and arm64. */
@@ -54,6 +61,7 @@ static struct {
     pthread_cond_t turn;
     blas_table call;                   /* once `loaded` */
     bool loaded;
+    char *path;                        /* of its file; NULL: it is linked in */
     uint32_t passes;                   /* how many are under way */
     uint32_t wanted;                   /* how many callers they will have at once */
     uint32_t buffers;                  /* for how many callers there surely are buffers, or room for them */
@@ -100,15 +108,13 @@ static fcp_code check_room(fcp_error *err) {
 
 static fcp_code load(fcp_error *err) {
     void (*table[SYMBOLS])(void);
-    char *path = NULL;
     if (cblas_sgemm && openblas_get_num_threads && openblas_set_num_threads) {
-        guard.call = (blas_table){cblas_sgemm, openblas_get_num_threads, openblas_set_num_threads, blas_memory_alloc,
-                                  blas_memory_free};
+        guard.call = (blas_table){cblas_sgemm,       openblas_get_num_threads, openblas_set_num_threads,
+                                  blas_memory_alloc, blas_memory_free,         openblas_get_config};
         return FCP_OK;
     }
     fcp_code code = check_room(err);
-    if (!code) code = fcp_library_load(&library, table, &path, err);
-    free(path);
+    if (!code) code = fcp_library_load(&library, table, &guard.path, err);
     if (!code) memcpy(&guard.call, table, sizeof guard.call);
     if (!code) guard.starting = threads_to_start() - 1;
     return code;
@@ -121,6 +127,9 @@ fcp_code fcp_blas_load(fcp_error *err) {
     pthread_mutex_unlock(&guard.lock);
     return code;
 }
+
+const char *fcp_blas_config(void) { return guard.call.config ? guard.call.config() : ""; }
+const char *fcp_blas_file(void) { return guard.path ? guard.path : ""; }
 
 /* --- passes ------------------------------------------------------------------------------------------------------- */
 

@@ -24,6 +24,10 @@ enum { FCP_BLAS_CALLERS = 32 };
 /* Loads OpenBLAS, unless that was done before. FCP_E_BACKEND: there is none, or the file that FCP_OPENBLAS names is not
  * OpenBLAS; FCP_E_NO_MEMORY: there is too little memory for it to start. */
 fcp_code fcp_blas_load(fcp_error *err);
+/* After that: what OpenBLAS says that it is, with its version first, and its file. "": it does not say; it is linked
+ * in. */
+const char *fcp_blas_config(void);
+const char *fcp_blas_file(void);
 
 /* To be called before a pass in which up to `callers` threads compute products at the same time. FCP_E_NO_MEMORY:
  * there is no room for the buffers of so many calls. Then the pass must not begin, and fcp_blas_close is not called. */

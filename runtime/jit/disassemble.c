@@ -22,7 +22,7 @@
 /* --- where it is -------------------------------------------------------------------------------------------------- */
 
 typedef struct search {
-    char found[512], tried[360];
+    char found[FCP_DISASSEMBLER_PATH], tried[360];
     size_t used;
 } search;
 
@@ -80,6 +80,13 @@ static fcp_code find(search *s, fcp_error *err) {
     return fcp_fail(err, FCP_E_BACKEND,
                     "nvdisasm is not there: looked for %s; install it from the CUDA toolkit (cuda-nvdisasm), or name "
                     "the file in FCP_NVDISASM", s->tried);
+}
+
+fcp_code fcp_disassembler_find(char out[FCP_DISASSEMBLER_PATH], fcp_error *err) {
+    search s = {.used = 0};
+    const fcp_code code = find(&s, err);
+    if (!code) memcpy(out, s.found, sizeof s.found);
+    return code;
 }
 
 /* --- running it --------------------------------------------------------------------------------------------------- */

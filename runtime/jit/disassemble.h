@@ -16,4 +16,7 @@
  *   FCP_E_NO_MEMORY
  */
 fcp_code fcp_disassemble(const void *cubin, size_t size, char **out, fcp_error *err);
+/* Looks for nvdisasm in the same places, and gives its file. FCP_E_BACKEND: it is nowhere. */
+enum { FCP_DISASSEMBLER_PATH = 512 };
+fcp_code fcp_disassembler_find(char out[FCP_DISASSEMBLER_PATH], fcp_error *err);
 #endif

@@ -135,6 +135,8 @@ void fcp_jit_close(fcp_jit *j) {
     free(j);
 }
 
+const char *fcp_jit_folder(const fcp_jit *j) { return j->folder; }
+
 const char *fcp_jit_warning(const fcp_jit *j) { return j->warning; }
 
 /* --- files of the cache ------------------------------------------------------------------------------------------- */

@@ -26,6 +26,8 @@ void fcp_jit_set_driver(fcp_jit *jit, int version);
 /* The driver refused a cubin: from now on another major version of NVRTC compiles, if one is installed. False: none is,
  * and *err says which was refused. */
 bool fcp_jit_refused(fcp_jit *jit, fcp_error *err);
+/* The folder of the disk cache; NULL: there is none. Valid until the close. */
+const char *fcp_jit_folder(const fcp_jit *jit);
 /* Why there is no disk cache, or why something could not be written to it; "" if all is well. Valid until the close. */
 const char *fcp_jit_warning(const fcp_jit *jit);
 

@@ -11,6 +11,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,14 +74,13 @@ static struct {
 
 /* --- beginning and ending ----------------------------------------------------------------------------------------- */
 
-/* Finds MPI's functions: in the process itself if it has them all, else in a library that is loaded. */
-static fcp_code load(const char *from, fcp_error *err) {
+/* Finds MPI's functions: in the process itself if it has them all, else in a library that is loaded. *out_path is then
+ * its file, which the caller frees, and else stays as it is. */
+static fcp_code load(const char *from, char **out_path, fcp_error *err) {
     const fcp_library library = {
-        "MPI",         "FCP_MPI",
-        strcmp(from, "MPICH") ? names : mpich_names, symbols,
-        SYMBOL_COUNT,  "install the MPI that mpirun is of; tcp and nccl do without: --id-file PATH",
+        "MPI",          "FCP_MPI",        strcmp(from, "MPICH") ? names : mpich_names,
+        symbols,        SYMBOL_COUNT,     "install the MPI that mpirun is of; tcp and nccl do without: --id-file PATH",
         .global = true, .installed = true};
-    char *path = NULL;
     bool own = true;
     void (*table[SYMBOL_COUNT])(void);
     for (int i = 0; i < SYMBOL_COUNT; i++) {
@@ -88,8 +88,7 @@ static fcp_code load(const char *from, fcp_error *err) {
         own = own && symbol;
         memcpy(&table[i], &symbol, sizeof symbol);
     }
-    fcp_code code = own ? FCP_OK : fcp_library_load(&library, table, &path, err);
-    free(path);
+    fcp_code code = own ? FCP_OK : fcp_library_load(&library, table, out_path, err);
     if (code) {
         if (err) err->code = FCP_E_START;
         return FCP_E_START;
@@ -153,14 +152,36 @@ static fcp_code check_rank(uint32_t rank, uint32_t ranks, const char *from, fcp_
 }
 
 fcp_code fcp_mpi_begin(uint32_t rank, uint32_t ranks, const char *from, fcp_error *err) {
+    char *path = NULL;
     pthread_mutex_lock(&mpi.lock);
-    fcp_code code = mpi.begun ? FCP_OK : load(from, err);
+    fcp_code code = mpi.begun ? FCP_OK : load(from, &path, err);
+    free(path);
     if (!code && ask_flag(mpi.open.finalized))
         code = fcp_fail(err, FCP_E_START,
                         "MPI has been ended in this process and cannot be begun again: keep it, or hand in the id");
     if (!code && !mpi.begun) code = begin(err);
     if (!code) code = check_rank(rank, ranks, from, err);
     pthread_mutex_unlock(&mpi.lock);
+    return code;
+}
+
+fcp_code fcp_mpi_look(char version[FCP_MPI_VERSION], char **out_path, fcp_error *err) {
+    enum { LONGEST = 8192 + 1 }; /* MPI_MAX_LIBRARY_VERSION_STRING is 256 in Open MPI, and 8192 in MPICH */
+    int (*say)(char *, int *), size = 0;
+    char *path = NULL, *said = calloc(LONGEST, 1);
+    if (!said) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    pthread_mutex_lock(&mpi.lock);
+    fcp_code code = load("", &path, err);
+    if (!code) {
+        *(void **)&say = dlsym(RTLD_DEFAULT, "MPI_Get_library_version");
+        if (!say || say(said, &size) || !*said) strcpy(said, mpi.world ? "Open MPI" : "MPICH or one like it");
+        snprintf(version, FCP_MPI_VERSION, "%.*s", (int)strcspn(said, ",\n"), said);
+        if (!path && !(path = strdup(""))) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    }
+    pthread_mutex_unlock(&mpi.lock);
+    free(said);
+    if (code) free(path);
+    else *out_path = path;
     return code;
 }
 

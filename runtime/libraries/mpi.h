@@ -24,6 +24,10 @@ typedef union fcp_mpi_handle {
  * `ranks`; MPI must say the same. FCP_E_START: there is no MPI; MPI says another rank or number; it cannot be used from
  * threads; or it has been ended. */
 fcp_code fcp_mpi_begin(uint32_t rank, uint32_t ranks, const char *from, fcp_error *err);
+/* Loads MPI without beginning it, and says which it is, by the words of MPI_Get_library_version, and its file ("": this
+ * process has MPI linked in). The caller frees *out_path. FCP_E_START: there is no MPI. */
+enum { FCP_MPI_VERSION = 128 };
+fcp_code fcp_mpi_look(char out_version[FCP_MPI_VERSION], char **out_path, fcp_error *err);
 /* Says that other ranks may hang. MPI is then not ended when this process exits, because that would wait for them. The
  * launcher sees a process that has exited without ending MPI, and ends all others. MPI may still write to the memory
  * that begins with `kept` (NULL: there is none), so that memory is never freed. */

@@ -19,16 +19,21 @@ _VARIABLES = {"nvrtc": "FCP_NVRTC", "nccl": "FCP_NCCL"}
 def load() -> list[str]:
     """Loads the libraries that are there, except those that a variable names. Returns their files.
     E702: a library is there and cannot be loaded."""
+    return list(files().values())
+
+
+def files() -> dict[str, str]:
+    """The same: {variable: the file that was loaded}."""
     try:
         pathfinder = importlib.import_module("cuda.pathfinder")
     except ImportError:
-        return []
-    found = []
+        return {}
+    found = {}
     for name, variable in _VARIABLES.items():
         if os.environ.get(variable):
             continue
         try:
-            found.append(str(pathfinder.load_nvidia_dynamic_lib(name).abs_path))
+            found[variable] = str(pathfinder.load_nvidia_dynamic_lib(name).abs_path)
         except pathfinder.DynamicLibNotFoundError:
             pass  # C looks in its own places, and its error lists them
         except RuntimeError as error:
