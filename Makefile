@@ -18,6 +18,7 @@
 #   make pictures         draw the prelude's masks again (grammar/pictures), and the picture of a page
 #   make python-pages     write the page of the Python package's functions again (runtime/python/API.md)
 #   make wheel            the wheel of the Python package, for other machines, in build/dist [PYTHON=build/python/bin/python]
+#   make dist             a release in build/release: source, wheel, packages of Debian; each tried [CHECK=twice]
 #   make editors          write the editors' syntax files again (grammar/editors)
 #   make gpu-check        test and measure on the GPUs of this machine
 #   make gpu-check-build  build that, to be carried to a machine with GPUs
@@ -428,6 +429,11 @@ wheel: wheel-files
 	$(Q)PATH="$(abspath $(dir $(PYTHON))):$$PATH" SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-1580601600} \
 	  $(PYTHON) -m auditwheel repair -w $(B)/dist $(B)/dist/linux/*.whl
 	@rm -r $(B)/dist/linux
+# Source archive, wheel and packages of Debian, each tried where there is nothing else, and their digests; of the commit.
+# CHECK=twice also compares a second build, byte for byte.
+dist:
+	@B=$(B) JOBS=$(JOBS) CHECK=$(CHECK) .ci/dist.sh
+.PHONY: dist
 editors: $(B)/generate-editors
 	$(B)/generate-editors vim > grammar/editors/fcp.vim
 	$(B)/generate-editors textmate > grammar/editors/fcp.tmLanguage.json
