@@ -27,7 +27,8 @@ python=$top/build/python/bin/python
 [ -x "$python" ] || stop "there is no build/python to make the wheel with: make setup"
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
-unset MAKEFLAGS MAKELEVEL MFLAGS FCPC_LIBRARIES FCPC_BUILD PYTHONPATH
+release=$B
+unset B MAKEFLAGS MAKELEVEL MFLAGS FCPC_LIBRARIES FCPC_BUILD PYTHONPATH # what is built here is built in its own folder
 umask 022
 # one folder for both builds: a path that differs must not be what makes them differ
 work=$(mktemp -d "${TMPDIR:-/tmp}/fcpc-dist.XXXXXX") || exit 1
@@ -72,22 +73,22 @@ build() { # build FOLDER: all of a release
     tries "and they run, unpacked" "env LD_LIBRARY_PATH=$(echo "$work"/root/usr/lib/*-linux-gnu) $work/root/usr/bin/fcpc"
 
     if make -n site > /dev/null 2>&1; then
-        quietly "the site" make B="$B" site
-        tar -C "$B" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - site |
+        quietly "the site" make B="$release" site
+        tar -C "$release" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - site |
             gzip -9n > "$out/fcpc-$version-site.tar.gz"
     fi
     if make -n vscode > /dev/null 2>&1; then
-        quietly "the extension of VS Code" make B="$B" vscode
-        find "$B" -maxdepth 2 -name '*.vsix' -exec cp {} "$out" \;
+        quietly "the extension of VS Code" make B="$release" vscode
+        find "$release" -maxdepth 2 -name '*.vsix' -exec cp {} "$out" \;
     fi
     (cd "$out" && sha256sum ./* | sed 's|\./||') > "$work/sums"
     mv "$work/sums" "$out/SHA256SUMS"
 }
 
-build "$B/release"
+build "$release/release"
 if [ "${CHECK:-}" = twice ]; then
     build "$work/again"
-    diff "$B/release/SHA256SUMS" "$work/again/SHA256SUMS" || stop "two builds of one commit differ"
+    diff "$release/release/SHA256SUMS" "$work/again/SHA256SUMS" || stop "two builds of one commit differ"
     echo "dist: a second build gave the same bytes"
 fi
-cat "$B/release/SHA256SUMS"
+cat "$release/release/SHA256SUMS"
