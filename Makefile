@@ -20,6 +20,7 @@
 #   make python-pages     write the page of the Python package's functions again (runtime/python/API.md)
 #   make wheel            the wheel of the Python package, for other machines, in build/dist [PYTHON=build/python/bin/python]
 #   make site             the documentation as build/site, with pictures, search and the playground; its links are checked
+#   make dist             a release in build/release: source, wheel, packages of Debian, site, extension [CHECK=twice]
 #   make editors          write the editors' syntax files again (grammar/editors)
 #   make vscode           the extension of VS Code, in build/vscode
 #   make gpu-check        test and measure on the GPUs of this machine
@@ -450,7 +451,10 @@ wheel: wheel-files
 site: all playground
 	@.ci/python.sh .ci/site/requirements.txt $(B)/site-python Sphinx
 	@B=$(B) .ci/site/build.sh $(B)/site
-.PHONY: site
+# Source archive, wheel and packages of Debian, each tried where there is nothing else, and their digests; of the commit.
+# CHECK=twice also compares a second build, byte for byte.
+dist:
+	@B=$(B) JOBS=$(JOBS) CHECK=$(CHECK) .ci/dist.sh
 editors: $(B)/generate-editors
 	$(B)/generate-editors vim > grammar/editors/fcp.vim
 	$(B)/generate-editors textmate > grammar/editors/fcp.tmLanguage.json
@@ -573,7 +577,7 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 clean:
 	rm -rf $(B) $(B)-fuzz
 .PHONY: all help playground playground-page playground-wasm tests standins check python-environment check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang lint-tidy lint-format format \
-        fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures python-pages bench examples editors vscode \
+        fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures python-pages bench examples editors vscode site dist \
         gpu-check gpu-binaries gpu-check-build gpu-pack gpu-report setup install shared grammar-files wheel-files wheel clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -16,8 +16,8 @@
 
 /* --- the command line (args.c) ------------------------------------------------------------------------------------ */
 
-/* Commands: name, the function that does it, synopsis, one line of help. A synopsis that does not begin with the name of
- * a file is that of a command that takes none. */
+/* Commands: name, the function that does it, synopsis, one line of help. A synopsis that is empty or begins with an
+ * option is that of a command that takes no file. */
 #define CMD_COMMANDS(X)                                                                                                \
     X(COMPILE, "compile", cmd_compile, "FILE.fcp [-o PLAN [--slices]] [--explain]",                                    \
       "compile a program to a plan (the default command)")                                                             \

@@ -1,5 +1,5 @@
-/* cmd_doctor.c: `fcpc doctor`: says what this machine has for each use of fcpc and what it lacks, as people paste it into
- * bug reports. Each library is loaded as the command that uses it would load it, so that doctor and `run` never differ.
+/* cmd_doctor.c: `fcpc doctor`: says what this machine has for each use of fcpc and what it lacks, as people paste it
+ * into bug reports. Each library is loaded as the command that uses it would load it, so that doctor and `run` never differ.
  *
  * Cost: half a second, most of it for Python; where NVRTC is, up to a second more the first time, for it compiles.
  */

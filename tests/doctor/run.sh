@@ -22,7 +22,7 @@ export FCP_CUDA_DRIVER="$B/standin/libcuda.so" FCP_NVRTC="$B/standin/libnvrtc.so
 printf '#!/bin/sh\nprintf "Python\\t3.12.1\\t/there/python\\nfcpc\\t0.1\\t\\ntorch\\t2.9\\t\\nnumpy\\t\\t\\n"\n' > "$work/python"
 chmod +x "$work/python"
 
-# answers NAME STATUS CONDITION [VARIABLE=VALUE]...: doctor ends so, and the condition, in jq's language, holds of its JSON
+# answers NAME STATUS CONDITION [VARIABLE=VALUE]...: doctor ends so, and its JSON meets the condition, in jq's language
 answers() {
     name=$1 want=$2 condition=$3
     shift 3
@@ -47,7 +47,8 @@ answers "what libraries say" 0 '(part("host"; "OpenBLAS").version | test("^[0-9]
     and part("python"; "torch").version == "2.9" and (part("python"; "numpy").message | test("pip install numpy"))
     and (.uses[] | select(.use == "png").parts[0] | .code == "E210" and (.message | test("librsvg2-2")))' "$same"
 answers "Open MPI" 0 'works("mpi") and part("mpi"; "MPI").version == "Open MPI"' FCP_MPI="$B/standin/libmpi-open.so"
-answers "kernels are compiled for the GPU" 0 'part("cuda"; "kernels").version == "compile for sm_90a"' STANDIN_SM90=1
+answers "kernels are compiled for the GPU" 0 'part("cuda"; "kernels").version == "compile for sm_90a"' \
+    STANDIN_SM90=1
 answers "no OpenBLAS" 1 '(works("host") | not) and works("cuda") and .error.code == "E702"
     and (.error.message | test("/nowhere/blas.*libopenblas0"))' FCP_OPENBLAS=/nowhere/blas
 answers "no driver" 0 '(works("cuda") | not) and (works("nccl") | not) and part("nccl"; "NCCL").there
