@@ -44,7 +44,8 @@ fcp_code diag_code_since(const diags *d, size_t count);
 
 /* The place of diagnostic number i of fcpc_diagnostics_get. */
 span diag_at(const diags *d, size_t i);
-/* Note number n of that diagnostic, from 0: a second place, or a hint, whose place is SPAN_NONE. False: it has fewer. */
+/* Note number n of that diagnostic, from 0: a second place, or a hint, whose place is SPAN_NONE. False: there are
+ * fewer. */
 bool diag_note(const diags *d, size_t i, size_t n, span *out_at, const char **out_text);
 
 /* Where a span begins: the name of its source ("": it has none), line and column, both from 1. */

@@ -70,8 +70,7 @@ static fcp_code run_small(fcp_error *err) {
     fcp_code code = memory ? small_plan("fp32", &plan, err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     for (size_t r = 0; r < RANKS && memory; r++) {
         float *at = memory + r * (4 * size + rows);
-        for (size_t i = 0; i < 4 * size; i++)
-            at[i] = i / size == 2 ? 1.0f : (float)(i * 2654435761u % 1000) / 1000.0f;
+        for (size_t i = 0; i < 4 * size; i++) at[i] = i / size == 2 ? 1.0f : (float)(i * 2654435761u % 1000) / 1000.0f;
         tensors[r] =
             (fcp_tensors){.q = at, .k = at + size, .v = at + 2 * size, .o = at + 3 * size, .lse = at + 4 * size};
     }
