@@ -65,7 +65,7 @@ build() { # build FOLDER: all of a release
     printf 'fcpc (%s) unstable; urgency=medium\n\n  * CHANGELOG.md says what this version has.\n\n -- %s  %s\n' \
         "$version" "$(sed -n 's/^Maintainer: //p' "$tree/debian/control")" "$(date -R -d "@$SOURCE_DATE_EPOCH")" \
         > "$tree/debian/changelog"
-    quietly "Debian's packages" sh -c "cd '$tree' && dpkg-buildpackage -b -us -uc -d"
+    quietly "Debian's packages" sh -c "cd '$tree' && DEB_BUILD_OPTIONS=noautodbgsym dpkg-buildpackage -b -us -uc -d"
     cp "$work"/tree/*.deb "$out"
     quietly "lintian finds no error" lintian --fail-on error --no-tag-display-limit "$out"/*.deb
     rm -rf "$work/root"
