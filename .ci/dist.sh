@@ -7,7 +7,8 @@
 #   *.deb           from that folder, by dpkg-buildpackage; looked at by lintian, unpacked and run
 #   fcpc-V-site.tar.gz, *.vsix   if this tree has the targets `site` and `vscode`
 #
-# All clocks are the commit's, so the same commit gives the same bytes; CHECK=twice builds everything twice and compares.
+# All clocks are the commit's, so the same commit should give the same bytes; CHECK=twice builds everything twice and
+# compares.
 # What only this needs (debhelper, lintian, fakeroot) is installed with apt if it is missing and can be.
 set -u
 cd "$(dirname "$0")/.." || exit 1
