@@ -7,7 +7,8 @@
 #   *.deb           from that folder, by dpkg-buildpackage; looked at by lintian, unpacked and run
 #   fcpc-V-site.tar.gz, *.vsix   if this tree has the targets `site` and `vscode`
 #
-# All clocks are the commit's, so the same commit gives the same bytes; CHECK=twice builds everything twice and compares.
+# All clocks are the commit's, so the same commit should give the same bytes; CHECK=twice builds everything twice and
+# compares.
 # What only this needs (debhelper, lintian, fakeroot) is installed with apt if it is missing and can be.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -65,7 +66,7 @@ build() { # build FOLDER: all of a release
     printf 'fcpc (%s) unstable; urgency=medium\n\n  * CHANGELOG.md says what this version has.\n\n -- %s  %s\n' \
         "$version" "$(sed -n 's/^Maintainer: //p' "$tree/debian/control")" "$(date -R -d "@$SOURCE_DATE_EPOCH")" \
         > "$tree/debian/changelog"
-    quietly "Debian's packages" sh -c "cd '$tree' && dpkg-buildpackage -b -us -uc -d"
+    quietly "Debian's packages" sh -c "cd '$tree' && DEB_BUILD_OPTIONS=noautodbgsym dpkg-buildpackage -b -us -uc -d"
     cp "$work"/tree/*.deb "$out"
     quietly "lintian finds no error" lintian --fail-on error --no-tag-display-limit "$out"/*.deb
     rm -rf "$work/root"

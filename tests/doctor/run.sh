@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests `fcpc doctor`: on libraries that stand in for those of GPUs and MPI; where each of them is missing; as text and
-# as JSON; its exit status; and `python -m fcpc doctor`, which must look at its own Python. Needs jq. The closing line is
+# Tests `fcpc doctor`: on libraries that stand in for those of GPUs and MPI; where each of them is missing; as text
+# and as JSON; its exit status; and `python -m fcpc doctor`, which must look at its own Python. Needs jq. The closing line is
 # "doctor: N passed, M failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
