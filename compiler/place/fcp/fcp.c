@@ -106,7 +106,7 @@ uint32_t place_overlap(const place_state *s, uint32_t a, uint32_t b) {
  * run. */
 static inline place_run next_run(const uint32_t **read, const uint32_t *end) {
     const uint32_t *at = *read, first = *at;
-    if (end[-1] - first == end - at - 1) at = end;
+    if (end[-1] - first == (size_t)(end - at) - 1) at = end;
     else for (at++; at < end && *at == at[-1] + 1; at++) {}
     *read = at;
     return (place_run){first, at[-1] + 1};
@@ -128,7 +128,7 @@ static fcp_code find_clusters(packing *p, arena *scratch) {
         runs = 0;
         for (uint32_t b = 0; b < n; b++) {
             const uint32_t *read = in->reads + in->reads_start[b], *end = in->reads + in->reads_start[b + 1];
-            if (!pass && end - read > p->s.most_reads) p->s.most_reads = (uint32_t)(end - read);
+            if (!pass && (size_t)(end - read) > p->s.most_reads) p->s.most_reads = (uint32_t)(end - read);
             if (pass) p->s.run_start[b] = runs;
             for (; read < end; runs++) {
                 const place_run run = next_run(&read, end);
