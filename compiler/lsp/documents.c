@@ -78,11 +78,12 @@ void lsp_document_free(lsp_document *doc) {
 }
 
 bool lsp_document_edit(lsp_document *doc, size_t begin, size_t end, const char *bytes, size_t size) {
+    const char *old = doc->bytes.at ? doc->bytes.at : ""; /* a new document has no text */
     text new = {0};
     if (end < begin) end = begin;
-    text_add(&new, doc->bytes.at, begin);
+    text_add(&new, old, begin);
     text_add(&new, bytes, size);
-    text_add(&new, doc->bytes.at + end, doc->bytes.size - end);
+    text_add(&new, old + end, doc->bytes.size - end);
     if (new.failed) return text_free(&new), false;
     text_free(&doc->bytes);
     doc->bytes = new;

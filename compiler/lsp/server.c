@@ -431,8 +431,10 @@ static int read_message(const char *bytes, size_t size, message *m, const char *
 }
 
 static bool is_cancelled(const lsp_server *s, const message *m) {
-    for (const char *at = s->cancelled.at, *end = at + s->cancelled.size; at < end; at += strlen(at) + 1)
-        if (strlen(at) == m->id_size && !memcmp(at, m->id, m->id_size)) return true;
+    for (size_t at = 0, size; at < s->cancelled.size; at += size + 1) {
+        size = strlen(s->cancelled.at + at);
+        if (size == m->id_size && !memcmp(s->cancelled.at + at, m->id, size)) return true;
+    }
     return false;
 }
 
