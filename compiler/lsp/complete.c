@@ -94,7 +94,7 @@ static void add_body(const offer *o) {
     const bool score = o->c->score;
     static const char *const words[] = {"and", "or", "not", "if", "then", "else", "true", "false", "where"};
     if (o->c->call[0]) add_params(o, score);
-    for (const char *at = o->c->names.at, *end = at + o->c->names.size; at < end; at += strlen(at) + 1)
+    for (const char *at = NULL; (at = lsp_next_word(&o->c->names, at));)
         add(o, at, ITEM_VARIABLE, "of this definition", NULL, NULL);
     add_words(o, words_variables, score ? SCORE_VARIABLES : MASK_VARIABLES, ITEM_VARIABLE, "name");
     add_words(o, words_functions, score ? SCORE_BUILTINS : MASK_BUILTINS, ITEM_FUNCTION, "function");
@@ -145,8 +145,7 @@ static void add_values(const offer *o, const char *markdown, text *seen) {
             text_printf(&one, "%.*s", (int)size, word);
             char *label = text_take(&one);
             bool old = false;
-            for (const char *s = seen->at, *stop = s + seen->size; s < stop && label; s += strlen(s) + 1)
-                old |= !strcmp(s, label);
+            for (const char *s = NULL; label && (s = lsp_next_word(seen, s));) old |= !strcmp(s, label);
             if (label && !old && size && (quoted || letters) && whole == size && !is_key(word, size)) {
                 add(o, label, ITEM_VALUE, NULL, NULL, NULL);
                 text_add(seen, label, size + 1);

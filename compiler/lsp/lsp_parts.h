@@ -68,6 +68,9 @@ void lsp_send(lsp_server *s, json *j);
 /* Adds a member {line, character}, and one with the range [begin, end). */
 void lsp_json_position(json *j, const char *key, lsp_position at);
 void lsp_json_range(json *j, const char *key, const lsp_lines *lines, size_t begin, size_t end);
+/* The word that follows `before` in a list of words, each with a NUL behind it; NULL for `before`: the first. NULL: there
+ * is none. */
+const char *lsp_next_word(const text *words, const char *before);
 /* Writes to the editor's log. */
 void lsp_log(lsp_server *s, const char *message);
 

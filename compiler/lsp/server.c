@@ -430,11 +430,15 @@ static int read_message(const char *bytes, size_t size, message *m, const char *
     return version && !wrong ? 0 : RPC_REQUEST;
 }
 
+const char *lsp_next_word(const text *words, const char *before) {
+    if (!words->size) return NULL;
+    const char *next = before ? before + strlen(before) + 1 : words->at;
+    return next < words->at + words->size ? next : NULL;
+}
+
 static bool is_cancelled(const lsp_server *s, const message *m) {
-    for (size_t at = 0, size; at < s->cancelled.size; at += size + 1) {
-        size = strlen(s->cancelled.at + at);
-        if (size == m->id_size && !memcmp(s->cancelled.at + at, m->id, size)) return true;
-    }
+    for (const char *id = NULL; (id = lsp_next_word(&s->cancelled, id));)
+        if (strlen(id) == m->id_size && !memcmp(id, m->id, m->id_size)) return true;
     return false;
 }
 
