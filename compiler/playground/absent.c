@@ -48,22 +48,12 @@ static fcp_code refuse(const cmd_line *line, const char *needs, fcp_error *err) 
                     cmd_commands[line->command].name, needs);
 }
 
-fcp_code cmd_run(const cmd_line *line, cmd_input *input, fcp_error *err) {
-    (void)input;
-    return refuse(line, "a thread for each rank", err);
-}
-
-fcp_code cmd_serve(const cmd_line *line, cmd_input *input, fcp_error *err) {
-    (void)input;
-    return refuse(line, "sockets", err);
-}
-
-fcp_code cmd_lsp(const cmd_line *line, cmd_input *input, fcp_error *err) {
-    (void)input;
-    return refuse(line, "standard input", err);
-}
-
-fcp_code cmd_doctor(const cmd_line *line, cmd_input *input, fcp_error *err) {
-    (void)input;
-    return refuse(line, "a machine to look at", err);
-}
+#define REFUSES(command, needs)                                                                                        \
+    fcp_code command(const cmd_line *line, cmd_input *input, fcp_error *err) {                                         \
+        (void)input;                                                                                                   \
+        return refuse(line, needs, err);                                                                               \
+    }
+REFUSES(cmd_run, "a thread for each rank")
+REFUSES(cmd_serve, "sockets")
+REFUSES(cmd_lsp, "standard input")
+REFUSES(cmd_doctor, "a machine to look at")
