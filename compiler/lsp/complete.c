@@ -210,8 +210,8 @@ static void add_value(const offer *o) {
     else if (o->c->call[0] && key == KEY_LAYOUT) add_setting(o, "group", ITEM_VARIABLE, NULL, NULL);
     else if (o->c->call[0]) add_source(o);
     else if (key == KEY_DOCUMENTS) add_arrays(o);
-    else if (key == KEY_LENGTHS) add_words(o, words_sources, SOURCE_COUNT, ITEM_FUNCTION, NULL);
-    else if (key == KEY_COUNT) add_words(o, words_sources, SOURCE_COUNT, ITEM_FUNCTION, NULL); /* of a field or table */
+    else if (key == KEY_LENGTHS || key == KEY_COUNT) /* KEY_COUNT: the name of a field or table */
+        add_words(o, words_sources, SOURCE_COUNT, ITEM_FUNCTION, NULL);
     else if (row) {
         add_values(o, row->text, &seen);
         add_values(o, row->usual, &seen);

@@ -154,11 +154,10 @@ static void describe(text *out, const lsp_tree *t, const lsp_figures *f, const l
 
 void lsp_hover(lsp_server *s, const json_reader *params, lsp_reply *reply) {
     lsp_tree *t;
-    size_t at;
     lsp_name n;
     text out = {0};
-    lsp_document *doc = lsp_find_place(s, params, reply, &t, &at);
-    if (!doc || !lsp_name_at(t, at, &n)) return;
+    lsp_document *doc = lsp_find_name(s, params, reply, &t, &n);
+    if (!doc) return;
     describe(&out, t, &doc->figures, &n);
     const bool any = out.size || out.failed;
     char *said = any ? text_take(&out) : NULL;

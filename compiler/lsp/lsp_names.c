@@ -161,14 +161,9 @@ static void walk_leaf(walk *w, const expr *e) {
         tell_use(w, e);
         walk_args(w, e);
         break;
-    case EXPR_UNARY: walk_expr(w, e->a); break;
+    case EXPR_UNARY:
     case EXPR_IF:
     case EXPR_INDEX:
-        walk_expr(w, e->a);
-        walk_expr(w, e->b);
-        walk_expr(w, e->c);
-        if (e->kind == EXPR_INDEX) walk_expr(w, e->d);
-        break;
     case EXPR_RANGE:
     case EXPR_REPEAT:
     case EXPR_ON:
@@ -176,6 +171,8 @@ static void walk_leaf(walk *w, const expr *e) {
     case EXPR_PAIR:
         walk_expr(w, e->a);
         walk_expr(w, e->b);
+        walk_expr(w, e->c);
+        if (e->kind == EXPR_INDEX) walk_expr(w, e->d);
         break;
     case EXPR_LIST:
     case EXPR_TUPLE:

@@ -5,6 +5,7 @@
 #include "compiler/base/json_read.h"
 #include "compiler/lsp/documents.h"
 #include "compiler/lsp/lsp.h"
+#include "compiler/lsp/lsp_names.h"
 
 /* Numbers of errors: of JSON-RPC, and of the protocol. */
 enum {
@@ -59,6 +60,9 @@ lsp_document *lsp_find_document(lsp_server *s, const json_reader *params, lsp_re
 /* The same, with its tree, and the byte of `position`. */
 lsp_document *lsp_find_place(lsp_server *s, const json_reader *params, lsp_reply *reply, lsp_tree **out_tree,
                              size_t *out_at);
+/* The same, with the name at that byte. NULL also if there is none: the answer is then null. */
+lsp_document *lsp_find_name(lsp_server *s, const json_reader *params, lsp_reply *reply, lsp_tree **out_tree,
+                            lsp_name *out);
 
 /* --- messages (server.c) ------------------------------------------------------------------------------------------ */
 

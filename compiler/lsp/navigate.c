@@ -19,10 +19,9 @@ static void add_location(json *j, const lsp_document *doc, span at) {
 
 void lsp_definition(lsp_server *s, const json_reader *params, lsp_reply *reply) {
     lsp_tree *t;
-    size_t at;
     lsp_name n;
-    lsp_document *doc = lsp_find_place(s, params, reply, &t, &at);
-    if (!doc || !lsp_name_at(t, at, &n) || n.declared.source != t->source) return;
+    lsp_document *doc = lsp_find_name(s, params, reply, &t, &n);
+    if (!doc || n.declared.source != t->source) return;
     json_array(&reply->result, NULL);
     add_location(&reply->result, doc, n.declared);
     json_end(&reply->result);
@@ -48,10 +47,9 @@ static bool list_use(void *context, const lsp_name *n) {
 
 void lsp_references(lsp_server *s, const json_reader *params, lsp_reply *reply) {
     lsp_tree *t;
-    size_t at;
     lsp_name n;
-    lsp_document *doc = lsp_find_place(s, params, reply, &t, &at);
-    if (!doc || !lsp_name_at(t, at, &n) || !n.target) return;
+    lsp_document *doc = lsp_find_name(s, params, reply, &t, &n);
+    if (!doc || !n.target) return;
     listing l = {doc, &reply->result, n.target, !lsp_find_bool(params, "context.includeDeclaration"), NULL};
     json_array(&reply->result, NULL);
     lsp_each_name(t, list_use, &l);
@@ -112,10 +110,9 @@ static bool find_clash(void *context, const lsp_name *n) {
 
 void lsp_prepare_rename(lsp_server *s, const json_reader *params, lsp_reply *reply) {
     lsp_tree *t;
-    size_t at;
     lsp_name n;
-    lsp_document *doc = lsp_find_place(s, params, reply, &t, &at);
-    if (!doc || !lsp_name_at(t, at, &n) || why_fixed(t, &n)) return;
+    lsp_document *doc = lsp_find_name(s, params, reply, &t, &n);
+    if (!doc || why_fixed(t, &n)) return;
     lsp_json_range(&reply->result, NULL, &doc->lines, n.at.begin, n.at.end);
 }
 

@@ -105,6 +105,13 @@ lsp_document *lsp_find_place(lsp_server *s, const json_reader *params, lsp_reply
     return NULL;
 }
 
+lsp_document *lsp_find_name(lsp_server *s, const json_reader *params, lsp_reply *reply, lsp_tree **out_tree,
+                            lsp_name *out) {
+    size_t at;
+    lsp_document *doc = lsp_find_place(s, params, reply, out_tree, &at);
+    return doc && lsp_name_at(*out_tree, at, out) ? doc : NULL;
+}
+
 /* --- messages ----------------------------------------------------------------------------------------------------- */
 
 static void break_off(lsp_server *s, const char *why) {
