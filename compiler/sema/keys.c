@@ -368,7 +368,7 @@ void sema_check_batch(sema *s, const sema_keys *k, bool needed) {
         diag_hint(s->d, "say batch { lengths = [131072, 8192 x 32] }, or give a file with --lengths");
         return;
     }
-    lengths found = {0};
+    lengths found = {.tick = k->at[KEY_TICK] ? k->at[KEY_TICK]->value : NULL};
     if (sema_eval_lengths(s, e->value, &found)) {
         uint64_t *own = ARENA_NEW(&p->arena, uint64_t, found.count);
         uint64_t *queries = found.queries ? ARENA_NEW(&p->arena, uint64_t, found.count) : NULL;

@@ -429,7 +429,63 @@ static void warn_cumulative(sema *s, const expr *value, const lengths *l) {
     free(differences);
 }
 
+/* Reads pipeline(a, b, c, stages = 4): the micro-batches that are in the stages of a pipeline at one tick. At tick t
+ * stage s has micro-batch t - s; backward, stage s of P has micro-batch t - (P - 1 - s). A stage is a P-th of the ranks,
+ * and holds no tokens before its first micro-batch and after its last. */
+static bool eval_pipeline(sema *s, const expr *value, lengths *out) {
+    const uint32_t ranks = s->out->nodes * s->out->gpus;
+    int64_t batches = 0, stages = 0, tick = 0;
+    bool backward = false, good = true;
+    for (const arg *a = value->args; a; a = a->next) {
+        if (!a->name) batches++;
+        else if (!strcmp(a->name, "stages")) good &= sema_eval_constant(s, a->value, "stages", &stages);
+        else if (!strcmp(a->name, "backward") && a->value->kind == EXPR_BOOL) backward = a->value->integer;
+        else {
+            const bool known = !strcmp(a->name, "backward");
+            diag_error(s->d, known ? FCP_E_TYPE : FCP_E_ARGUMENT, known ? a->value->at : a->name_at,
+                       known ? "backward must be true or false" : "pipeline has no parameter '%s'", a->name);
+            good = false;
+        }
+    }
+    if (good && out->tick) good = sema_eval_constant(s, out->tick, "tick", &tick);
+    if (!good) return false;
+    if (!batches || stages < 1 || ranks % (uint64_t)stages) {
+        if (!batches || !stages)
+            diag_error(s->d, FCP_E_ARGUMENT, value->at, "pipeline needs %s", batches ? "its stages" : "micro-batches");
+        else diag_error(s->d, FCP_E_VALUE, value->at, "%" PRId64 " stages do not divide %u ranks", stages, ranks);
+        diag_hint(s->d, "for instance pipeline([64K], [4K x 16], stages = 2)");
+        return false;
+    }
+    if (tick < 0 || tick > batches + stages - 2) {
+        diag_error(s->d, FCP_E_VALUE, out->tick->at,
+                   "tick must be from 0 to %" PRId64 ", because that is when the last of %" PRId64
+                   " micro-batches is in the last of %" PRId64 " stages",
+                   batches + stages - 2, batches, stages);
+        return false;
+    }
+    if (!(out->parts = malloc((size_t)stages * sizeof *out->parts))) return report_outcome(s, NO_MEMORY, value->at);
+    const uint32_t each = ranks / (uint32_t)stages;
+    for (int64_t stage = 0; stage < stages && good; stage++) {
+        const int64_t which = tick - (backward ? stages - 1 - stage : stage);
+        const arg *a = value->args;
+        if (which < 0 || which >= batches) continue;
+        for (int64_t i = 0; a; a = a->next)
+            if (!a->name && i++ == which) break;
+        const size_t before = out->count;
+        good = eval_list(s, a->value, out);
+        const uint32_t first = (uint32_t)stage * each;
+        out->parts[out->part_count++] = (program_part){out->count - before, first, first + each};
+    }
+    return good;
+}
+
 bool sema_eval_lengths(sema *s, const expr *value, lengths *out) {
+    if (ast_is_call(value, words_sources[SOURCE_PIPELINE])) return eval_pipeline(s, value, out);
+    if (out->tick) {
+        diag_error(s->d, FCP_E_ARGUMENT, out->tick->at, "only a pipeline has ticks");
+        diag_hint(s->d, "lengths = pipeline([64K], [4K x 16], stages = 2)");
+        return false;
+    }
     arg single = {.value = (expr *)value};
     const arg *first = value->kind == EXPR_TUPLE ? value->args : &single;
     size_t count = 0, on = 0;

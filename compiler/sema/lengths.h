@@ -14,6 +14,7 @@ typedef struct lengths {
     uint64_t sum, query_sum;
     program_part *parts; /* which ranks hold them; malloc'd; NULL: all hold all */
     uint32_t part_count;
+    const expr *tick; /* which tick of a pipeline, in the program; NULL: not stated, the first */
     /* Inside cumulative(...), what is added is where a sequence ends, counted from the batch's first token: the last
      * such ends so far. */
     bool cumulative, begun;

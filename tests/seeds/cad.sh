@@ -52,3 +52,18 @@ counts "each micro-batch has its homes at its ranks, and the second's ranks help
     $1 == "exec" && of_block[of("q_block")] == 0 && of("rank") >= 4 { helped++ }
     END { if (!helped) wrong("nobody helps") }'
 plans "all ranks have equal work" '.[0].compute_max_over_mean <= 1.0201'
+
+row cad_ticks -D 'batch.lengths=pipeline([4K], [1K x 4], [250 x 16], stages = 2)' -D plan.block=128
+counts "stages have their micro-batches, and idle ones help" problem,placement '
+    $1 == "piece" { of_block[of("block")] = of("sequence") }
+    $1 == "home" { if (of("rank") >= 4) wrong($0) }
+    $1 == "exec" && of("rank") >= 4 { helped++ }
+    END { if (!helped) wrong("nobody helps") }' -D batch.tick=0
+counts "the second micro-batch is in the first stage, and the first one in the second" problem,placement '
+    $1 == "piece" { of_block[of("block")] = of("sequence") }
+    $1 == "home" { if ((of_block[$2] == 4) != (of("rank") >= 4)) wrong($0) }'
+plans "work is even at each tick" '[.[].compute_max_over_mean <= 1.1001] | all' '-D batch.tick=0' '' \
+    '-D batch.tick=2' '-D batch.tick=3'
+counts "backward, micro-batches come to the last stage first" problem,placement '
+    $1 == "home" { if (of("rank") < 4) wrong($0) }' \
+    -D 'batch.lengths=pipeline([4K], [1K x 4], stages = 2, backward = true)' -D batch.tick=0
