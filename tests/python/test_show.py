@@ -34,6 +34,16 @@ class Simulations(unittest.TestCase):
                     self.assertEqual(value, said[key], key)
                 self.assertEqual(x["backward"]["makespan_s"], said["backward"]["makespan_s"])
 
+    def test_layers(self):
+        """Where a program says what linear layers take, a layer takes at least that and at most both parts."""
+        plan = fcpc.Program("model { heads = 8; linear = 0.33 us }\nbatch { lengths = [1500, 300] }\n"
+                            "cluster { gpus = 4 }\nplan { mask = causal }\n").plan()
+        for name, x in plan.simulate().passes():
+            self.assertLess(x["linear_s"], x["layer_s"], name)
+            self.assertLessEqual(x["layer_s"], x["linear_s"] + x["makespan_s"], name)
+        self.assertIn("a layer", repr(plan.simulate()))
+        self.assertNotIn("layer_s", self.plan.simulate()["forward"])
+
     def test_errors(self):
         for profile, code in (("h1", "E340"), ("./nowhere.profile", "E010")):
             with self.assertRaises(fcpc.Error) as raised:

@@ -474,7 +474,9 @@ class Simulation(Dict[str, Any]):
 
     def __repr__(self) -> str:
         return "\n".join(f"{name:8} {x['makespan_s'] * 1e3:.4f} ms, {over_bound(x):.3f} of the bound; waiting "
-                         f"{sum(x['exposed'].values()) * 1e3:.4f} ms; MFU {x['mfu']:.3f}" for name, x in self.passes())
+                         f"{sum(x['exposed'].values()) * 1e3:.4f} ms; MFU {x['mfu']:.3f}"
+                         + (f"; a layer {x['layer_s'] * 1e3:.4f} ms" if "layer_s" in x else "")
+                         for name, x in self.passes())
 
     def _bars(self, x: Mapping[str, Any]) -> str:
         """A row of an SVG for each rank; the picture is as wide as the pass is long."""
