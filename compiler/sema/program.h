@@ -11,6 +11,7 @@ enum { BLOCK_AUTO = 0, BLOCK_USUAL = 4096 };
 #define MARGIN_AUTO UINT32_MAX
 
 /* How groups cuts a sequence over the ranks of its group. */
+typedef enum ring_send { RING_AROUND, RING_DIRECT, RING_SENDS } ring_send;
 typedef enum groups_shape { GROUPS_ZIGZAG, GROUPS_RING, GROUPS_SHAPES } groups_shape;
 
 /* Where cad takes homes from: the caller's ranks, or those that another strategy would choose. */
@@ -168,13 +169,15 @@ struct fcpc_program {
     uint32_t budget; /* auto: microseconds of work that trying candidates may take (auto/budget.c); 0: not stated */
     uint32_t effort, among; /* auto: 1 to 3; a bit for each strategy that it may try */
     uint32_t base, servers, shard; /* cad: a cad_base; ranks without tokens; where rows may be cut */
+    uint32_t send;                 /* ring, zigzag: a ring_send */
     uint32_t tokens, shape;        /* groups: the most tokens of a rank; a groups_shape */
     uint32_t pingpong;  /* cad: 1: the batch moves in two halves, one of which is computed while the other moves */
     bool equal;         /* every rank is home to as many tokens as any other, or to one more */
     /* ulysses and upipe: how many ranks share heads; how many heads are computed at a time; and, if there are several
      * groups of such ranks, BETWEEN(the strategy that divides the batch among them), else 0. */
     uint32_t inside, together, between;
-    /* dcp: how far a rank's tokens may be over the mean, in millionths; stages in all, where `coalesce` is 0 */
+    /* dcp: how far a rank's tokens may be over the mean, in millionths; stages in all, where `coalesce` is 0. Others have
+     * no divisions, 0. */
     uint32_t epsilon_memory, divisions;
     bool relay;         /* blocks that many nodes read are passed on from node to node */
     bool passes[FCP_PASSES];
