@@ -161,7 +161,7 @@ uint64_t place_loads(const problem *p, const uint32_t *home, const uint32_t *exe
 unsigned __int128 place_computing(const planning *x, const fcp_problem *facts, uint64_t pairs, fcp_pass pass);
 
 /* lpt.c. LPT under the token cap, with the zig-zag order of equal ranks, as FCP's paper has it. fcp falls back on it,
- * and is measured against it. */
+ * is measured against it, and with place = lpt does nothing else. */
 fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home);
 /* Which rank has a chunk of a sequence that is cut into ranks * parts_per_rank chunks. parts_per_rank: 1 for ring, 2
  * for zigzag. */

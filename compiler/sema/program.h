@@ -11,6 +11,7 @@ enum { BLOCK_AUTO = 0, BLOCK_USUAL = 4096 };
 #define MARGIN_AUTO UINT32_MAX
 
 /* How groups cuts a sequence over the ranks of its group. */
+typedef enum fcp_placing { PLACE_NEAR, PLACE_LPT, PLACES } fcp_placing;
 typedef enum ring_send { RING_AROUND, RING_DIRECT, RING_SENDS } ring_send;
 typedef enum groups_shape { GROUPS_ZIGZAG, GROUPS_RING, GROUPS_SHAPES } groups_shape;
 
@@ -163,6 +164,7 @@ struct fcpc_program {
     /* not stated: each plan gets that of these with which it is fastest; NULL: it is as `margin` says */
     const struct sim_margins *margins;
     uint32_t tolerance; /* how far a rank's work may be over the mean, in millionths */
+    uint32_t place;     /* fcp: an fcp_placing */
     uint32_t split;     /* fcp: 1: blocks that are too heavy for one rank are computed by several */
     /* auto, and who chooses a margin, judge by it (simulate/profile.h); NULL: by that of cluster.gpu */
     const struct sim_profile *profile;
