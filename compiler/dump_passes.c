@@ -101,7 +101,7 @@ static void dump_schedule(const out *o, const planning *x) {
         print_number(o, "use_first", s->use_first[f]);
         print_number(o, "use_last", s->use_first[f] == FCP_NONE ? FCP_NONE : s->use_last[f]);
         const uint32_t *back = s->back[FCP_BACKWARD].last, *forward = s->back[FCP_FORWARD].last;
-        print_number(o, "return_stage", back ? back[f] : FCP_NONE);
+        print_number(o, "return_stage", back && !x->traffic->hops[f].bare ? back[f] : FCP_NONE);
         if (forward && x->traffic->hops[f].cls == FCP_Q) print_number(o, "forward_return_stage", forward[f]);
         if (s->second) print(o, " half=%u", 1u + s->second[f]);
         print(o, "\n");
@@ -128,8 +128,9 @@ static void dump_slots(const out *o, const planning *x) {
         print(o, "slot %u block=%u src=%u dst=%u", f, of->block, of->src, of->dst);
         if (of->cls == FCP_KV) {
             print_number(o, "kv", s->held[f]);
-            print_number(o, "accumulator", backward ? s->back[FCP_BACKWARD].from[f] : FCP_NONE);
-            print_number(o, "landing", backward ? s->back[FCP_BACKWARD].to[f] : FCP_NONE);
+            const bool comes_back = backward && !of->bare;
+            print_number(o, "accumulator", comes_back ? s->back[FCP_BACKWARD].from[f] : FCP_NONE);
+            print_number(o, "landing", comes_back ? s->back[FCP_BACKWARD].to[f] : FCP_NONE);
         } else {
             print_number(o, "q", s->held[f]);
             for (int pass = 0; pass < FCP_PASSES; pass++) {

@@ -58,7 +58,8 @@ static void load_ports(const planning *x, const fcp_problem *facts, fcp_pass pas
         const fcp_class back = traffic_return(h, pass);
         carry(ports, h->src, h->dst, h->fabric, tokens * fcp_class_bytes(facts, (fcp_class)h->cls, pass), h->units);
         if (back == FCP_CLASSES) continue;
-        carry(ports, h->dst, h->src, h->fabric, tokens * fcp_class_bytes(facts, back, pass), return_units(p, h, back));
+        carry(ports, h->dst, h->to, h->back_fabric, tokens * fcp_class_bytes(facts, back, pass),
+              return_units(p, h, back));
     }
     for (uint32_t i = 0; i < x->reshuffle->count; i++) {
         const bundle *b = &x->reshuffle->bundles[i];

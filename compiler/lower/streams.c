@@ -200,7 +200,7 @@ static fcp_code pass_reduces(emitter *e, const pass_schedule *ps) {
         left[f] = 0;
         if (cls != FCP_STATE && cls != FCP_DKV && cls != FCP_DQ) continue;
         left[f] = return_units(e->x->problem, &t->hops[f], cls);
-        e->reduce_start[t->hops[f].src + 1]++;
+        e->reduce_start[t->hops[f].to + 1]++;
     }
     for (uint32_t r = 0; r < ranks; r++) {
         at[r] = e->reduce_start[r];
@@ -332,13 +332,13 @@ static void add_partials(rank_emitter *x, uint32_t stage) {
     const back_slots *back = &places->back[x->pass];
     for (; x->reduce < x->reduce_end && l->schedule->back[x->pass].last[x->e->reduce[x->reduce]] == stage;
          x->reduce++) {
-        uint32_t f = x->e->reduce[x->reduce], parent = t->hops[f].parent, block = t->hops[f].block;
+        uint32_t f = x->e->reduce[x->reduce], onto = t->hops[f].onto, block = t->hops[f].block;
         fcp_class cls = traffic_return(&t->hops[f], x->pass);
-        bool made = cls != FCP_DKV && parent == t->maker[block]; /* by this rank */
-        uint32_t into = made && cls == FCP_STATE              ? places->sum_state[block]
-                        : made && parent != FCP_NONE          ? places->sum_dq[block]
-                        : parent == FCP_NONE                  ? places->home_slot[block]
-                                                              : back->from[parent];
+        bool made = cls != FCP_DKV && onto == t->maker[block]; /* by this rank */
+        uint32_t into = made && cls == FCP_STATE   ? places->sum_state[block]
+                        : made && onto != FCP_NONE ? places->sum_dq[block]
+                        : onto == FCP_NONE         ? places->home_slot[block]
+                                                   : back->from[onto];
         fcp_op op = cls == FCP_STATE ? FCP_OP_MERGE : cls == FCP_DKV ? FCP_OP_REDUCE : FCP_OP_REDUCE_Q;
         push(&x->compute, (fcp_instr){.op = op, .stage = stage, .a = block, .b = back->to[f], .c = into});
     }
@@ -372,8 +372,10 @@ static void compute_stage(rank_emitter *x, uint32_t stage, reach received_before
         wait_for_moves(&x->compute, stage, farther(near, result_before));
         attend(x, stage, true);
     }
-    if (has_visit(x, stage)) /* if tiles run anywhere or keys go along trees, they do not wait for results */
-        wait_for_moves(&x->compute, stage, l->traffic->tile_q || l->traffic->trees ? inputs : all);
+    /* if tiles run anywhere, or ranks pass keys on, tiles do not wait for results */
+    if (has_visit(x, stage))
+        wait_for_moves(&x->compute, stage,
+                       l->traffic->tile_q || l->traffic->trees || l->traffic->around ? inputs : all);
     attend(x, stage, false);
     if (reduces) wait_for_moves(&x->compute, stage, all);
     add_partials(x, stage);

@@ -16,15 +16,22 @@ static fcp_code count_peers(planning *x, uint64_t *out_peers) {
     const reshuffle *moved = x->reshuffle;
     uint32_t ranks = x->problem->ranks, *end = ARENA_ZNEW(&x->scratch, uint32_t, ranks + (size_t)1);
     uint32_t *met = ARENA_ZNEW(&x->scratch, uint32_t, ranks); /* per rank: the last that counted it as a peer, + 1 */
-    uint32_t *peers = ARENA_NEW(&x->scratch, uint32_t, 2 * ((size_t)t->count + moved->count) + 1); /* by rank */
+    const bool onward = t->onward && x->program->passes[FCP_BACKWARD]; /* gradients go elsewhere than keys came from */
+    const size_t pairs = (onward ? 2 : 1) * (size_t)t->count + moved->count;
+    uint32_t *peers = ARENA_NEW(&x->scratch, uint32_t, 2 * pairs + 1); /* by rank */
     if (!end || !met || !peers) return FCP_E_NO_MEMORY;
     for (uint32_t f = 0; f < t->count; f++) end[t->hops[f].src]++, end[t->hops[f].dst]++;
+    for (uint32_t f = 0; onward && f < t->count; f++)
+        if (!t->hops[f].bare) end[t->hops[f].dst]++, end[t->hops[f].to]++;
     for (uint32_t i = 0; i < moved->count; i++) end[moved->bundles[i].caller]++, end[moved->bundles[i].home]++;
     for (uint32_t r = 1; r <= ranks; r++) end[r] += end[r - 1];
     for (uint32_t f = 0; f < t->count; f++) {
         const hop *h = &t->hops[f];
         peers[--end[h->src]] = h->dst;
         peers[--end[h->dst]] = h->src;
+        if (!onward || h->bare) continue;
+        peers[--end[h->dst]] = h->to;
+        peers[--end[h->to]] = h->dst;
     }
     for (uint32_t i = 0; i < moved->count; i++) {
         const bundle *b = &moved->bundles[i];
@@ -52,13 +59,14 @@ typedef struct moved {
 /* How many units a rank sends and receives on each fabric. */
 typedef uint32_t rank_units[FCP_DIRECTION_COUNT][FCP_FABRICS];
 
-static uint64_t most_units(const rank_units *kv, const rank_units *q, uint32_t ranks, fcp_pass pass) {
+static uint64_t most_units(const rank_units *kv, const rank_units *dkv, const rank_units *q, uint32_t ranks,
+                           fcp_pass pass) {
     uint64_t most = 0;
     for (uint32_t r = 0; r < ranks; r++)
         for (int dir = 0; dir < FCP_DIRECTION_COUNT; dir++)
             for (int fabric = 0; fabric < FCP_FABRICS; fabric++) {
                 uint64_t n = (uint64_t)kv[r][dir][fabric] + q[r][dir][fabric];
-                if (pass == FCP_BACKWARD) n += kv[r][!dir][fabric]; /* the gradients, the other way */
+                if (pass == FCP_BACKWARD) n += dkv[r][dir][fabric];
                 if (n > most) most = n;
             }
     return most;
@@ -70,10 +78,11 @@ static fcp_code count_hops(planning *x, const fcp_problem *fp, moved out[FCP_PAS
     const traffic *t = x->traffic;
     uint64_t *sent = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
     uint64_t *received = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
-    uint64_t keys = 0, keys_net = 0; /* tokens */
+    uint64_t keys = 0, keys_net = 0, back_keys = 0, back_net = 0; /* tokens; back: whose gradients return */
     rank_units *kv_units = ARENA_ZNEW(&x->scratch, rank_units, p->ranks);
+    rank_units *dkv_units = ARENA_ZNEW(&x->scratch, rank_units, p->ranks);
     rank_units *units = ARENA_ZNEW(&x->scratch, rank_units, p->ranks);
-    if (!sent || !received || !kv_units || !units) return FCP_E_NO_MEMORY;
+    if (!sent || !received || !kv_units || !dkv_units || !units) return FCP_E_NO_MEMORY;
     for (uint32_t f = 0; f < t->keys; f++) {
         const hop *of = &t->hops[f];
         uint64_t tokens = p->blocks[of->block].tokens;
@@ -83,14 +92,19 @@ static fcp_code count_hops(planning *x, const fcp_problem *fp, moved out[FCP_PAS
         received[of->dst] += tokens;
         kv_units[of->src][FCP_SEND][of->fabric] += of->units;
         kv_units[of->dst][FCP_RECV][of->fabric] += of->units;
+        if (of->bare) continue;
+        back_keys += tokens;
+        back_net += of->back_fabric == FCP_NET ? tokens : 0;
+        dkv_units[of->dst][FCP_SEND][of->back_fabric] += of->units;
+        dkv_units[of->to][FCP_RECV][of->back_fabric] += of->units;
     }
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         if (!p->program->passes[pass]) continue;
         uint64_t kv = fcp_class_bytes(fp, FCP_KV, (fcp_pass)pass), token[FCP_CLASSES];
         for (uint32_t r = 0; pass == FCP_FORWARD && r < p->ranks; r++) sent[r] *= kv, received[r] *= kv;
-        if (pass == FCP_BACKWARD) kv += fcp_class_bytes(fp, FCP_DKV, (fcp_pass)pass);
-        out[pass].total = keys * kv;
-        out[pass].net = keys_net * kv;
+        const uint64_t dkv = pass == FCP_BACKWARD ? fcp_class_bytes(fp, FCP_DKV, (fcp_pass)pass) : 0;
+        out[pass].total = keys * kv + back_keys * dkv;
+        out[pass].net = keys_net * kv + back_net * dkv;
         for (int cls = 0; cls < FCP_CLASSES; cls++) token[cls] = fcp_class_bytes(fp, (fcp_class)cls, (fcp_pass)pass);
         for (uint32_t f = t->keys; f < t->count; f++) {
             const hop *of = &t->hops[f];
@@ -112,7 +126,7 @@ static fcp_code count_hops(planning *x, const fcp_problem *fp, moved out[FCP_PAS
             received[of->src] += back;
         }
         out[pass].total += out[pass].of_q;
-        out[pass].bound = most_units(kv_units, units, p->ranks, (fcp_pass)pass);
+        out[pass].bound = most_units(kv_units, dkv_units, units, p->ranks, (fcp_pass)pass);
         if (pass == FCP_FORWARD) memset(units, 0, p->ranks * sizeof *units);
     }
     for (uint32_t r = 0; r < p->ranks; r++) {

@@ -12,6 +12,7 @@
 #include "compiler/place/fcp/place_fcp.h"
 #include "compiler/place/groups/groups.h"
 #include "compiler/place/heads/heads.h"
+#include "compiler/place/place_tuning.h"
 #include "compiler/problem/problem.h"
 
 static const strategy strategies[FCP_STRATEGY_COUNT] = {
@@ -127,6 +128,11 @@ static void share_heads(const planning *x, placement *made) {
     made->relay = false;
 }
 
+/* Do keys go round a ring of all ranks (ring, zigzag)? With layers, so they do under every mask, unless work moves. */
+static bool goes_around(const struct fcpc_program *g) {
+    return strategy_facts_of[program_divides_by(g)].even && g->send == RING_AROUND;
+}
+
 /* Returns whether nodes and ranks may be renumbered so that more bytes travel on rails, that is, between ranks with the
  * same number in their nodes. They may not if homes are given. They also may not if several masks (`layers`) are
  * planned one by one with the homes of ring or zigzag (compiler/shared_homes.c): the numbering follows the traffic
@@ -165,8 +171,16 @@ fcp_code strategy_place(planning *x) {
     if (code) return code;
     if (!made) return FCP_E_NO_MEMORY;
     if (!place_moves(home, exec, x->problem->tile_q, x->problem->tile_count)) exec = NULL;
-    *made = (placement){.home = home, .exec = exec, .tile_q = x->problem->tile_q, .route = by->route,
-                        .relay = x->program->relay && !by->route, .spread = spreads(x)};
+    const bool around = !exec && goes_around(x->program);
+    route_choice *route = around ? place_around : by->route;
+    *made = (placement){.home = home,
+                        .exec = exec,
+                        .tile_q = x->problem->tile_q,
+                        .route = route,
+                        .around = around,
+                        .relay = x->program->relay && !route,
+                        .spread = spreads(x)};
+    if (!x->coalesce && !x->program->divisions && !around) x->coalesce = USUAL_COALESCE;
     if (exec && x->sharing) share_heads(x, made);
     x->placement = made;
     return FCP_OK;

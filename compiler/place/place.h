@@ -36,6 +36,7 @@ typedef struct placement {
     const uint32_t *exec;   /* per tile: the rank that computes it; NULL: each at its Q block's home */
     const uint32_t *tile_q; /* the problem's: the Q block of each tile */
     route_choice *route;    /* NULL: as schedule/traffic.c has it */
+    bool around; /* `route` leads round a ring of ranks (ring.c): gradients go on along it, and so come home */
     /* Per range of heads (the problem's `heads`): the phase in which its blocks travel and its tiles are computed.
      * Phases are numbered from 0 without gaps; blocks of a later phase leave home later. NULL: there are no phases. */
     const uint32_t *phase;
@@ -118,6 +119,8 @@ typedef struct strategy {
 
 fcp_code place_by_ring(planning *x, const place_input *in, uint32_t *home);
 fcp_code place_by_zigzag(planning *x, const place_input *in, uint32_t *home);
+/* The way of a block round the ring of all ranks: from rank to rank, until the last one that needs it. */
+uint32_t place_around(const planning *x, const need *n, leg *legs);
 
 /* rail_ranks.c. For a network of rails, where homes are the strategy's choice: renumbers nodes, and the ranks in each,
  * so that most bytes stay in a node, or go between ranks of equal number in their nodes. exec may be NULL. */
@@ -158,7 +161,7 @@ uint64_t place_loads(const problem *p, const uint32_t *home, const uint32_t *exe
 unsigned __int128 place_computing(const planning *x, const fcp_problem *facts, uint64_t pairs, fcp_pass pass);
 
 /* lpt.c. LPT under the token cap, with the zig-zag order of equal ranks, as FCP's paper has it. fcp falls back on it,
- * and is measured against it. */
+ * is measured against it, and with place = lpt does nothing else. */
 fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home);
 /* Which rank has a chunk of a sequence that is cut into ranks * parts_per_rank chunks. parts_per_rank: 1 for ring, 2
  * for zigzag. */

@@ -10,8 +10,11 @@
 /* --- all strategies ----------------------------------------------------------------------------------------------- */
 
 enum {
+    /* Rounds to a stage of ring and zigzag where the program states none and keys do not go round a ring. */
+    USUAL_COALESCE = 16,
     /* Kernels run at 4/7 of the cluster's FLOPs, which is about what profiles say of causal batches. */
-    PLACE_FLOPS_PART = 4, PLACE_FLOPS_OF = 7,
+    PLACE_FLOPS_PART = 4,
+    PLACE_FLOPS_OF = 7,
     /* The largest weight of a token in a split plan: larger ones are more exact, but sums must stay below 2^40. */
     PLACE_WEIGHT_MOST = 64,
     /* Sweeps over all nodes of the search for ranks on rails, which mostly ends by itself after a few. */

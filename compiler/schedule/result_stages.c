@@ -15,7 +15,14 @@
 static fcp_code returns_at_once(builder *b, fcp_pass pass, uint32_t first, returns *back) {
     const traffic *t = b->t;
     uint32_t units = 0;
-    for (uint32_t f = t->count; f-- > first;) {
+    for (uint32_t f = first; t->onward && f < t->count; f++) { /* a rank adds what comes from the one before it */
+        const hop *x = &t->hops[f];
+        if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
+        if (x->bare) continue;
+        back->last[f] += b->out->after;
+        if (x->onto != FCP_NONE && back->last[f] > back->last[x->onto]) back->last[x->onto] = back->last[f];
+    }
+    for (uint32_t f = t->count; !t->onward && f-- > first;) {
         const hop *x = &t->hops[f];
         if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
         bool passed_on = x->whole && t->maker[x->block] != f;

@@ -9,7 +9,7 @@
  *     part of OUT are as few as possible: Delta, the largest degree.
  * Cost: O(units log Delta + rounds).
  *
- * Where keys go along trees, the most urgent units of a stage go first, if that takes no more rounds (urgent_first).
+ * Where keys go along trees or a ring, the most urgent units of a stage go first, if that takes no more rounds (urgent_first).
  *
  * OUT has two parts. A unit whose blocks are all done before the pass's last stage moves beside that stage, the other
  * units move after it. The output of a block is done after its last visit, or when its home finishes it, or when it
@@ -129,7 +129,8 @@ static fcp_code classes_add_up(const builder *b, const move *moves, uint32_t cou
 
 /* Used with phases: colours the classes one after another, if that takes no more rounds. The reason: a round lasts as
  * long as its largest unit, and units of different classes differ in size. With phases all ranks exchange equally much
- * of each class, so rounds of one class each are full. */
+ * of each class, so rounds of one class each are full. Used in rings, too: there keys shall not wait for the gradients
+ * that travel in the same stage, which are there only when the stage before has been computed. */
 static fcp_code colour_by_class(builder *b, move *moves, uint32_t count, uint32_t fabric, uint32_t *out_rounds) {
     uint32_t rounds;
     bool apart;
@@ -150,7 +151,7 @@ static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
     uint32_t count = b->out->move_count - first, rounds = 0;
     for (uint32_t fabric = 0; count && fabric < FCP_FABRICS; fabric++) {
         uint32_t here = 0;
-        fcp_code code = b->x->placement->phase
+        fcp_code code = b->x->placement->phase || b->t->around
                             ? colour_by_class(b, moves, count, fabric, &here)
                             : colour_moves(b, moves, count, fabric, FCP_CLASSES, b->next, &here);
         if (code) return code;
@@ -175,8 +176,8 @@ static fcp_code colour_bundles(builder *b, uint32_t first, uint32_t *out_rounds)
     return FCP_OK;
 }
 
-/* Used where keys go along trees: colours the units of a stage anew, greedily. Units choose in the order of the work
- * that waits for their block, most first. Each takes the first round in which its sender and its receiver are free. So
+/* Used where keys go along trees or round a ring: colours the units of a stage anew, greedily. Units choose in the order
+ * of the work that waits for their block, most first, and gradients last. Each takes the first round in which its sender and its receiver are free. So
  * a rank that passes a block on to many gets it before a rank that passes it on to few. On a fabric where this takes
  * more rounds, the old colouring stays. */
 static fcp_code urgent_first(builder *b, move *moves, uint32_t units, uint32_t base, uint32_t count) {
@@ -236,8 +237,14 @@ static inline move move_of(const builder *b, uint32_t f, fcp_class cls) {
                       .dst = x->dst,
                       .from = x->parent == FCP_NONE ? places->home_slot[x->block] : places->held[x->parent],
                       .to = places->held[f]};
-    return (move){.block = x->block, .ref = f, .cls = (uint8_t)cls, .fabric = x->fabric, .src = x->dst, .dst = x->src,
-                  .from = places->back[b->pass].from[f], .to = places->back[b->pass].to[f]};
+    return (move){.block = x->block,
+                  .ref = f,
+                  .cls = (uint8_t)cls,
+                  .fabric = x->back_fabric,
+                  .src = x->dst,
+                  .dst = x->to,
+                  .from = places->back[b->pass].from[f],
+                  .to = places->back[b->pass].to[f]};
 }
 
 /* Writes the next unit of the move `of` to moves[at]. *left: how many tokens of the move are not written yet. */
@@ -278,6 +285,7 @@ static fcp_code add_dependents(builder *b) {
     for (int back = 0; back < 2; back++)
         for (uint32_t f = back ? first_back : 0; f < t->count; f++) {
             if (!back && hop_is_independent(&t->hops[f])) continue;
+            if (back && t->hops[f].bare) continue;
             if (!b->s->staged) { /* then no Q moves, and units go back as they came */
                 start[(back ? b->s->back[b->pass].last : b->s->last_stage)[f] + 1] += t->hops[f].units;
                 continue;
@@ -293,7 +301,7 @@ static fcp_code add_dependents(builder *b) {
     for (int back = 0; back < 2; back++)
         for (uint32_t f = back ? first_back : 0; f < t->count; f++) {
             if (!(f & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
-            if (!back && hop_is_independent(&t->hops[f])) continue;
+            if (back ? t->hops[f].bare : hop_is_independent(&t->hops[f])) continue;
             const trip of = trip_of(b, f, back);
             move m = move_of(b, f, of.cls);
             const uint32_t unit = b->p->unit_of[m.fabric][m.cls];
@@ -312,7 +320,7 @@ static fcp_code number_stages(builder *b) {
         fcp_code code = colour_group(b, b->stage_start[s], &b->stage_dependent[s]);
         move *moves = b->moves + b->stage_start[s];
         const uint32_t units = out->move_count - b->stage_start[s], count = b->stage_dependent[s];
-        if (!code && b->t->trees) code = urgent_first(b, moves, units, b->next - count, count);
+        if (!code && (b->t->trees || b->t->around)) code = urgent_first(b, moves, units, b->next - count, count);
         if (!code) code = order_units(b, moves, units);
         if (code) return code;
         out->dependent += b->stage_dependent[s];

@@ -68,7 +68,8 @@ static fcp_code choose_arrivals(builder *b) {
         const uint32_t *rounds = out->independent;
         if (!code) code = home_rounds(b);
         const uint32_t most = rounds[FCP_NET] > rounds[FCP_LOCAL] ? rounds[FCP_NET] : rounds[FCP_LOCAL];
-        if (!x->coalesce) x->coalesce = rounds_to_a_stage(most, divisions);
+        /* in a ring a step is a stage */
+        if (!x->coalesce) x->coalesce = divisions ? rounds_to_a_stage(most, divisions) : most ? most : 1;
         b->coalesce = x->coalesce;
         if (!code) code = home_arrivals(b);
     }
@@ -108,7 +109,7 @@ fcp_code schedule_build(planning *x) {
                  .work = work, .scratch = &x->scratch, .out = out};
     size_t n = t->count + (size_t)1, units = 0;
     out->staged = x->placement->exec || x->program->pingpong || t->trees;
-    out->after = x->program->buffers;
+    out->after = t->around ? 1 : x->program->buffers;
     if (out->staged && !x->placement->phase && out->after > RESULT_DELAY) out->after = RESULT_DELAY;
     out->first_stage = ARENA_NEW(work, uint32_t, n);
     out->last_stage = ARENA_NEW(work, uint32_t, n);

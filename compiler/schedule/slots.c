@@ -174,26 +174,29 @@ static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint3
     back_slots *places = &b->out->back[FCP_BACKWARD];
     size_t room = 2 * (size_t)(end - first) + 1;
     life *lives = ARENA_NEW(&b->x->scratch, life, room);
-    uint32_t *life_of =
-        cls == FCP_DQ ? ARENA_NEW(&b->x->scratch, uint32_t, room) : NULL; /* per hop; of DKV hop f has life f */
+    const bool some = cls == FCP_DQ || b->t->onward;                             /* not all hops have a life */
+    uint32_t *life_of = some ? ARENA_NEW(&b->x->scratch, uint32_t, room) : NULL; /* per hop; else hop f has life f */
     uint32_t n = 0, made, kept = leaves_before(b, first, end) ? 0 : 1;
-    if (!lives || (cls == FCP_DQ && !life_of)) return FCP_E_NO_MEMORY;
+    if (!lives || (some && !life_of)) return FCP_E_NO_MEMORY;
     for (uint32_t f = first; f < end; f++) {
         const hop *of = &b->t->hops[f];
+        if (of->bare) continue;
         if (life_of) life_of[f - first] = n;
         if (leads_to_maker(b, f))
             lives[n++] = (life){of->dst, s->use_first[f],
                                 free_after(b, of->dst, s->finish[FCP_BACKWARD][of->block]), &b->out->sum_dq[of->block]};
         if (of->whole) continue;
         lives[n++] = (life){of->dst, s->use_first[f], back->last[f] + kept, &places->from[f]};
-        if (of->parent == FCP_NONE) continue;
-        life *into = &lives[life_of ? life_of[of->parent - first] : of->parent - first];
-        into->birth = sooner(into->birth, back->last[f]); /* FCP_NONE: no tile of its own */
     }
     made = n;
-    for (uint32_t f = first; f < end; f++)
-        if (!b->t->hops[f].whole)
-            lives[n++] = (life){b->t->hops[f].src, back->first[f], back->last[f] + b->buffers, &places->to[f]};
+    for (uint32_t f = first; f < end; f++) {
+        const hop *of = &b->t->hops[f];
+        if (of->whole || of->bare) continue;
+        lives[n++] = (life){of->to, back->first[f], back->last[f] + b->buffers, &places->to[f]};
+        if (of->onto == FCP_NONE) continue;
+        life *into = &lives[life_of ? life_of[of->onto - first] : of->onto - first];
+        into->birth = sooner(into->birth, back->last[f]); /* FCP_NONE: no tile of its own */
+    }
     return colour_sums(b, lives, made, n, !kept, b->out->count[cls]);
 }
 

@@ -108,6 +108,20 @@ static uint32_t once_per_node(state *s, const need *n, leg *legs) {
     return count;
 }
 
+/* Lets the results of a block that goes round a ring go on, along the block's hops, which are those from number `first`
+ * on. A hop's `work` is still that of its own rank. */
+static void return_around(traffic *t, uint32_t first, uint32_t home, uint32_t gpus) {
+    bool bare = true;
+    for (uint32_t f = first; f < t->count; f++) {
+        hop *h = &t->hops[f];
+        const bool last = f + 1 == t->count;
+        h->bare = bare &= !h->work;
+        h->onto = last ? FCP_NONE : f + 1;
+        h->to = last ? home : t->hops[f + 1].dst;
+        h->back_fabric = h->dst / gpus == h->to / gpus ? FCP_LOCAL : FCP_NET;
+    }
+}
+
 /* Makes the hops of a block from its s->legs, which are first put on rails if the network has them. */
 static fcp_code add_hops(state *s, const need *n, uint32_t count) {
     const uint32_t gpus = s->p->program->gpus;
@@ -134,11 +148,21 @@ static fcp_code add_hops(state *s, const need *n, uint32_t count) {
         const uint32_t unit = s->p->unit_of[fabric][n->cls], units = (s->p->blocks[n->block].tokens + unit - 1) / unit;
         out->units += units;
         if (fabric == FCP_NET) s->received[dst] += n->bytes;
-        out->hops[out->count] = (hop){.block = n->block, .src = src, .dst = dst, .parent = parent, .work = n->work[dst],
-                                      .units = units, .cls = (uint8_t)n->cls, .waits = waits && parent == FCP_NONE,
-                                      .fabric = (uint8_t)fabric};
+        out->hops[out->count] = (hop){.block = n->block,
+                                      .src = src,
+                                      .dst = dst,
+                                      .parent = parent,
+                                      .to = src,
+                                      .onto = parent,
+                                      .work = n->work[dst],
+                                      .units = units,
+                                      .cls = (uint8_t)n->cls,
+                                      .waits = waits && parent == FCP_NONE,
+                                      .fabric = (uint8_t)fabric,
+                                      .back_fabric = (uint8_t)fabric};
         s->rank_hop[dst] = out->count++;
     }
+    if (out->onward) return_around(out, first, n->home, gpus);
     for (uint32_t h = out->count; deep && h-- > first;)
         if (out->hops[h].parent != FCP_NONE) out->hops[out->hops[h].parent].work += out->hops[h].work;
     return FCP_OK;
@@ -334,6 +358,8 @@ static fcp_code make_hops(state *s) {
     out->tile_kv = ARENA_NEW(&s->x->work, uint32_t, p->tile_count + (size_t)1);
     out->hops = ARENA_NEW(&s->x->work, hop, s->room);
     out->trees = s->trees;
+    out->around = where->around;
+    out->onward = where->around && !s->on_rails; /* on rails the ways branch, and gradients come back along them */
     if (!out->tile_kv || !out->hops) return FCP_E_NO_MEMORY;
     memset(s->received, 0, p->ranks * sizeof *s->received);
     fcp_code code = where->exec ? sort_results(s) : FCP_OK;

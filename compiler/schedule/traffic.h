@@ -4,15 +4,20 @@
 #include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
 
-/* One leg of a block's way: KV or Q of `block` goes from rank src to rank dst. Results that dst makes with it go the
- * same way back: from KV its gradient, from Q the output and dQ. */
+/* One leg of a block's way: KV or Q of `block` goes from rank src to rank dst. Results that dst makes with it (from KV
+ * its gradient, from Q the output and dQ) come home the same way, so to src: `to` is src, and `onto` the parent. Only in
+ * a ring they go on: to the next rank on the way, and from the last one home. */
 typedef struct hop {
     uint32_t block, src, dst;
     uint32_t parent; /* the hop that brought it to src; FCP_NONE: src is the home */
+    uint32_t to;     /* the rank to which dst sends the results */
+    uint32_t onto;   /* the hop that brings the block to that rank; FCP_NONE: it is the home */
     uint64_t work;   /* pairs of the tiles that need it, at dst and behind it; weighted as traffic.c says */
     uint32_t units;  /* how many transfers carry it */
     uint8_t cls;     /* FCP_KV or FCP_Q */
     uint8_t fabric;
+    uint8_t back_fabric; /* of the results */
+    bool bare;           /* in a ring: neither dst nor a rank before it uses the block, so there are no results yet */
     bool waits;      /* it leaves home in a stage that it is given, as all hops do where tiles run away from home */
     bool whole;      /* of Q: what comes back is a complete result; else it is a partial one, to be merged at src */
 } hop;
@@ -40,6 +45,8 @@ typedef struct traffic {
     uint32_t *maker;   /* per block: the hop that leads to the rank which makes its result; FCP_NONE: its home does */
     uint64_t units;    /* of all hops */
     uint64_t returned; /* the units that go back, in the pass in which most do */
+    bool around;       /* keys go round a ring, a step of which is a stage */
+    bool onward;       /* and their gradients go on with them */
     bool trees;        /* keys go along trees from node to node (relays.c): then all units wait */
 } traffic;
 
@@ -53,7 +60,7 @@ static inline bool traffic_is_shared(const traffic *t, uint32_t block) {
 }
 /* What goes back along a hop; FCP_CLASSES: nothing does, in this pass. */
 static inline fcp_class traffic_return(const hop *h, fcp_pass pass) {
-    if (h->cls == FCP_KV) return pass == FCP_BACKWARD ? FCP_DKV : FCP_CLASSES;
+    if (h->cls == FCP_KV) return pass == FCP_BACKWARD && !h->bare ? FCP_DKV : FCP_CLASSES;
     return pass == FCP_FORWARD ? h->whole ? FCP_O : FCP_STATE : h->whole ? FCP_DQW : FCP_DQ;
 }
 

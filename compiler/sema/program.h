@@ -11,6 +11,8 @@ enum { BLOCK_AUTO = 0, BLOCK_USUAL = 4096 };
 #define MARGIN_AUTO UINT32_MAX
 
 /* How groups cuts a sequence over the ranks of its group. */
+typedef enum fcp_placing { PLACE_NEAR, PLACE_LPT, PLACES } fcp_placing;
+typedef enum ring_send { RING_AROUND, RING_DIRECT, RING_SENDS } ring_send;
 typedef enum groups_shape { GROUPS_ZIGZAG, GROUPS_RING, GROUPS_SHAPES } groups_shape;
 
 /* Where cad takes homes from: the caller's ranks, or those that another strategy would choose. */
@@ -165,19 +167,22 @@ struct fcpc_program {
     /* not stated: each plan gets that of these with which it is fastest; NULL: it is as `margin` says */
     const struct sim_margins *margins;
     uint32_t tolerance; /* how far a rank's work may be over the mean, in millionths */
+    uint32_t place;     /* fcp: an fcp_placing */
     uint32_t split;     /* fcp: 1: blocks that are too heavy for one rank are computed by several */
     /* auto, and who chooses a margin, judge by it (simulate/profile.h); NULL: by that of cluster.gpu */
     const struct sim_profile *profile;
     uint32_t budget; /* auto: microseconds of work that trying candidates may take (auto/budget.c); 0: not stated */
     uint32_t effort, among; /* auto: 1 to 3; a bit for each strategy that it may try */
     uint32_t base, servers, shard; /* cad: a cad_base; ranks without tokens; where rows may be cut */
+    uint32_t send;                 /* ring, zigzag: a ring_send */
     uint32_t tokens, shape;        /* groups: the most tokens of a rank; a groups_shape */
     uint32_t pingpong;  /* cad: 1: the batch moves in two halves, one of which is computed while the other moves */
     bool equal;         /* every rank is home to as many tokens as any other, or to one more */
     /* ulysses and upipe: how many ranks share heads; how many heads are computed at a time; and, if there are several
      * groups of such ranks, BETWEEN(the strategy that divides the batch among them), else 0. */
     uint32_t inside, together, between;
-    /* dcp: how far a rank's tokens may be over the mean, in millionths; stages in all, where `coalesce` is 0 */
+    /* dcp: how far a rank's tokens may be over the mean, in millionths; stages in all, where `coalesce` is 0. Others have
+     * no divisions, 0. */
     uint32_t epsilon_memory, divisions;
     bool relay;         /* blocks that many nodes read are passed on from node to node */
     bool passes[FCP_PASSES];

@@ -24,10 +24,12 @@ const strategy_facts strategy_facts_of[STRATEGY_ANY] = {
     [FCP_STRATEGY_GROUPS] = {HOMES_LAYOUT, .packs_sequences = true},
 };
 
+static const char *const placings[PLACES] = {[PLACE_NEAR] = "near", [PLACE_LPT] = "lpt"};
 static const char *const splits[] = {"off", "auto"};
 static const char *const shapes[GROUPS_SHAPES] = {[GROUPS_ZIGZAG] = "zigzag", [GROUPS_RING] = "ring"};
 static const char *const in_place[] = {"in_place"}, *const node[] = {"node"}, *const least[] = {"least"};
-static const char *const divided[] = {"divided"};
+static const char *const divided[] = {"divided"}, *const step[] = {"step"};
+static const char *const sends[RING_SENDS] = {[RING_AROUND] = "around", [RING_DIRECT] = "direct"};
 static const char *const decides[] = {"auto"};
 #define X(id, name) [CAD_BASE_##id] = name,
 static const char *const bases[CAD_BASE_COUNT] = {CAD_BASES(X)};
@@ -36,12 +38,15 @@ static const char *const bases[CAD_BASE_COUNT] = {CAD_BASES(X)};
 #define IN(member) offsetof(struct fcpc_program, member)
 const strategy_param strategy_params[STRATEGY_PARAMS] = {
     /* who shares heads has stages for what travels together */
-    {"coalesce", ALL & ~(OF(ULYSSES) | OF(UPIPE) | OF(DCP)), PARAM_COUNT, 1, 64, 16, IN(coalesce), NULL, true},
+    {"coalesce", OF(FCP) | OF(CAD) | OF(GROUPS), PARAM_COUNT, 1, 64, 16, IN(coalesce), NULL, true},
+    {"coalesce", OF(RING) | OF(ZIGZAG), PARAM_COUNT, 1, 64, 0, IN(coalesce), step, true},
     {"coalesce", OF(DCP), PARAM_COUNT, 1, 64, 0, IN(coalesce), divided, true},
     {"buffers", ALL & ~OF(UPIPE), PARAM_COUNT, 1, 8, 3, IN(buffers), NULL, true},
     /* more would keep the slots of more than one phase */
     {"buffers", OF(UPIPE), PARAM_COUNT, 1, 8, 1, IN(buffers), NULL, true},
+    {"send", OF(RING) | OF(ZIGZAG), PARAM_WORD, 0, RING_SENDS - 1, RING_AROUND, IN(send), sends},
     {"tolerance", OF(FCP), PARAM_RATIO, 1000, 1000000, 5000, IN(tolerance), NULL},
+    {"place", OF(FCP), PARAM_WORD, 0, PLACES - 1, PLACE_NEAR, IN(place), placings},
     {"split", OF(FCP), PARAM_WORD, 0, 1, 1, IN(split), splits},
     {"tolerance", OF(CAD), PARAM_RATIO, 1000, 1000000, 20000, IN(tolerance), NULL},
     {"base", OF(CAD), PARAM_WORD, 0, CAD_BASE_COUNT - 1, CAD_BASE_CALLER, IN(base), bases},

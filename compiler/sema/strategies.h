@@ -67,7 +67,7 @@ typedef struct strategy_param {
     const char *const *words;    /* NULL: none */
     bool schedules;              /* it changes nothing before the schedule: no block and no home */
 } strategy_param;
-enum { STRATEGY_PARAMS = 23 };
+enum { STRATEGY_PARAMS = 26 };
 extern const strategy_param strategy_params[STRATEGY_PARAMS];
 
 /* Names of all strategies, and then "auto". */

@@ -211,7 +211,7 @@ holds "passes that ran before an error are printed" sh -c 'grep -q "^fetch" stdo
 # strategy = auto: --explain lists what was tried. The plan is an ordinary one, and the same each time.
 ok "auto" "$fcpc" a.fcp -D plan.strategy=auto --explain -o auto.plan
 holds "a line for each candidate" sh -c '[ "$(grep -c "  chosen; rank [0-9]* ends last and " stdout)" = 1 ] &&
-    grep -q "^fcp " stdout && grep -q "^cad(tolerance = 0.02) " stdout && grep -q "^zigzag " stdout'
+    grep -q "^fcp " stdout && grep -q "^cad(tolerance = 0.02) " stdout && grep -q "^zigzag(send = direct, " stdout'
 holds "the time it took is in the summary" grep -q "(choose " stderr
 ok "auto once more" "$fcpc" -q a.fcp -D plan.strategy=auto -o b.plan
 holds "the same bytes" cmp -s auto.plan b.plan

@@ -20,6 +20,33 @@ counts "one sequence of 16 blocks on 8 ranks: early and late blocks in pairs, as
 says "a block too heavy to balance is a warning that names the size that would do" 'hint: plan.block = 2048 would do' \
     "$fcpc" -q "$program" -D plan.block=16K -D plan.strategy.split=off
 
+row fcp_baselines -D 'batch.lengths=[16K, 4K x 2, 500 x 16]' -D plan.block=256 -D cluster.nodes=2 -D cluster.gpus=4
+counts "LPT: the rank with least work that has room gets the next heaviest block" problem,placement '
+    $1 == "block" { work[$2] = of("pairs"); tokens[$2] = of("tokens"); all += of("tokens"); blocks++ }
+    $1 == "home" { home[$2] = of("rank") }
+    END { cap = int(all / 32) + 2048
+        for (n = 0; n < blocks; n++) { b = -1
+            for (i = 0; i < blocks; i++) if (!(i in done) && (b < 0 || work[i] > work[b])) b = i
+            done[b] = 1; r = home[b]
+            for (i = 0; i < 32; i++) if (load[i] < load[r] && held[i] + tokens[b] <= cap) wrong("block " b)
+            load[r] += work[b]; held[r] += tokens[b]; if (held[r] > cap) wrong("rank " r " is full") } }'
+plans "near moves less than LPT" '.[0].bytes_total < .[1].bytes_total' '-D plan.strategy.place=near' ''
+for strategy in ring zigzag; do
+    counts "$strategy: every block goes from rank to rank, and no further than it must" traffic,placement '
+        $1 == "exec" { reads[of("k_block") " " of("rank")] = 1 }
+        $1 == "fetch" { if (of("dst") != (of("src") + 1) % 32) wrong($0); last[of("block")] = of("dst"); hops++ }
+        END { for (b in last) if (!((b " " last[b]) in reads)) wrong("block " b); if (!hops) wrong("nothing moves") }' \
+        -D "plan.strategy=$strategy"
+    counts "$strategy: its gradient follows one step behind, and then goes home" rounds,placement '
+        $1 == "home" { home[$2] = of("rank") }
+        $1 == "move" && of("class") == "dkv" { moves++
+            if (of("dst") != (of("src") + 1) % 32 && of("dst") != home[of("block")]) wrong($0) }
+        END { if (!moves) wrong("no gradient moves") }' -D "plan.strategy=$strategy"
+    check "runs as $strategy" run_small "$program" -D 'batch.lengths=[2K, 250 x 8]' -D "plan.strategy=$strategy"
+done
+plans "direct: fewer bytes between nodes in zigzag, and more slots" '.[0].bytes_inter_node < .[1].bytes_inter_node
+    and .[0].memory_peak_bytes > .[1].memory_peak_bytes' '-D plan.strategy=zigzag(send=direct)' '-D plan.strategy=zigzag'
+
 row fcp_rounds -D 'batch.lengths=[4K, 350 x 10]' -D plan.block=128
 plans "as many rounds as the bound; what depends on others is counted apart" '.[0] | .rounds == .rounds_lower_bound
     and .rounds > 0 and .rounds_dependent > 0

@@ -94,7 +94,8 @@ check "sharing changes nothing where rounds are matched" sh \
 "$fcpc" sim -q examples/ring.fcp --without overlap --json > "$work/without"
 check "without overlap it takes longer" jq -e --slurpfile b "$work/without" '.makespan_s < $b[0].makespan_s
     and .backward.makespan_s < $b[0].backward.makespan_s' "$work/json"
-"$fcpc" sim -q examples/ring.fcp --without overlap,fusion,hiding --network pulls --json > "$work/json"
+"$fcpc" sim -q examples/packed_documents.fcp --without overlap --json > "$work/without"
+"$fcpc" sim -q examples/packed_documents.fcp --without overlap,fusion,hiding --network pulls --json > "$work/json"
 check "without fusion too, it takes longer still" jq -e --slurpfile b "$work/without" '.makespan_s > $b[0].makespan_s
     and .bounds.path == 0' "$work/json"
 check "pulls are drawn as often as is asked" sh \

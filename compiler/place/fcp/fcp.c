@@ -461,7 +461,7 @@ fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home) {
 }
 
 fcp_code place_by_fcp(planning *x, const place_input *in, uint32_t *home) {
-    fcp_code code = place_fcp(in, &x->scratch, home);
+    fcp_code code = (x->program->place == PLACE_LPT ? place_lpt : place_fcp)(in, &x->scratch, home);
     if (!code && x->problem->split) code = place_keys(x->problem, in, &x->scratch, home);
     return code || !place_splits(x) ? code : place_split(x, in, home);
 }

@@ -5,6 +5,7 @@
 #include "compiler/place/fcp/place_fcp.h"
 #include "tests/bench/place_batch.h"
 #include "tests/support/place_cost.h"
+#include "tests/support/planned.h"
 #include "tests/support/skips.h"
 
 static uint64_t draw(uint64_t *state, uint64_t bound) {
@@ -149,6 +150,82 @@ Test(place, lpt_keeps_the_cap_when_light_blocks_are_long) {
     cr_expect_leq(c.tokens_max, place_token_cap(&b.in));
     cr_expect_eq(place_token_cap(&b.in), 1730 / 4 + 100);
     place_batch_free(&b);
+}
+
+/* The least work that the busiest rank can have: all ways are tried. load: of each rank so far. */
+static uint64_t best_makespan(const uint64_t *work, uint32_t n, uint64_t *load, uint32_t ranks) {
+    uint64_t best = UINT64_MAX;
+    if (!n) {
+        best = 0;
+        for (uint32_t r = 0; r < ranks; r++) best = load[r] > best ? load[r] : best;
+        return best;
+    }
+    for (uint32_t r = 0; r < ranks; r++) {
+        load[r] += work[n - 1];
+        const uint64_t found = best_makespan(work, n - 1, load, ranks);
+        load[r] -= work[n - 1];
+        best = found < best ? found : best;
+        if (!load[r]) break; /* empty ranks are alike */
+    }
+    return best;
+}
+
+/* Graham: 4/3 - 1/(3 m) of the best, where the cap on tokens is in nobody's way. His worst case is met: 5 5 4 4 3 3 3 on
+ * three ranks, where LPT has 11 and the best is 9. */
+Test(place, lpt_keeps_grahams_bound) {
+    uint64_t state = 11;
+    bool tight = false;
+    for (uint32_t trial = 0; trial < 400; trial++) {
+        const uint32_t ranks = trial ? 1 + (uint32_t)draw(&state, 4) : 3;
+        const uint32_t n = trial ? ranks + (uint32_t)draw(&state, 6) : 7;
+        static const uint64_t worst[] = {5, 5, 4, 4, 3, 3, 3};
+        uint64_t work[10], load[4] = {0};
+        uint32_t home[10];
+        place_batch b = blank(n, 0, ranks, 64);
+        for (uint32_t i = 0; i < n; i++) {
+            b.tokens[i] = 1;
+            b.work[i] = work[i] = trial ? 1 + draw(&state, 30) : worst[i];
+        }
+        const place_cost c = place(&b.in, place_lpt, home);
+        const uint64_t best = best_makespan(work, n, load, ranks);
+        cr_assert_leq(c.work_max * 3 * ranks, best * (4 * ranks - 1), "trial %u", trial);
+        tight |= c.work_max * 3 * ranks == best * (4 * ranks - 1) && ranks > 1;
+        place_batch_free(&b);
+    }
+    cr_assert(tight);
+}
+
+static void plan_placed(planned *x, const char *lengths, const char *mask, const char *by) {
+    char source[400];
+    snprintf(source, sizeof source, "cluster { nodes = 2; gpus = 4 }\nbatch { lengths = [%s] }\n"
+             "plan { mask = %s; block = 512; strategy = fcp(place = %s) }\n", lengths, mask, by);
+    plan_to_placement(x, source, NULL);
+}
+
+/* What a program with place = lpt gets is that and nothing else; with place = near no more is moved. */
+Test(place, fcp_by_lpt) {
+    static const char *const lengths[] = {"9000, 5000 x 3, 700 x 9, 100 x 40", "65536", "300:5000, 4000:900, 2000 x 7"};
+    static const char *const masks[] = {"causal", "full"};
+    for (int i = 0; i < 6; i++) {
+        planned x, near;
+        place_input in;
+        place_cost cost[2];
+        arena a = {0};
+        plan_placed(&x, lengths[i / 2], masks[i % 2], "lpt");
+        plan_placed(&near, lengths[i / 2], masks[i % 2], "near");
+        cr_assert_eq(place_input_of(&x.at, &in), FCP_OK);
+        uint32_t *home = ARENA_NEW(&a, uint32_t, in.blocks);
+        cr_assert_eq(place_lpt(&in, &a, home), FCP_OK);
+        if (x.p.split) cr_assert_eq(place_keys(&x.p, &in, &a, home), FCP_OK);
+        cr_assert_arr_eq(x.home, home, in.blocks * sizeof *home);
+        cr_assert(!x.at.placement->exec && !near.at.placement->exec);
+        cr_assert_eq(place_measure(&in, &a, home, &cost[0]), FCP_OK);
+        cr_assert_eq(place_measure(&in, &a, near.home, &cost[1]), FCP_OK);
+        cr_assert_leq(cost[0].tokens_max, place_token_cap(&in) + (x.p.split ? in.block : 0));
+        cr_assert_leq(cost[1].tokens_moved, cost[0].tokens_moved, "%s, %s", lengths[i / 2], masks[i % 2]);
+        arena_free(&a);
+        planned_free(&x), planned_free(&near);
+    }
 }
 
 /* --- measure ------------------------------------------------------------------------------------------------------ */

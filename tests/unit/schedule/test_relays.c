@@ -101,14 +101,16 @@ Test(relays, nodes_of_several_ranks) {
  * plan says off; and where a fast network makes sending short beside computing. */
 Test(relays, direct_where_nothing_is_gained) {
     static const char *const same[] = {
-        "cluster { nodes = 8; inter = 1 GB/s }\nbatch { lengths = [8192] }\nplan { mask = causal; strategy = ring }\n",
-        "cluster { nodes = 8; inter = 1 GB/s }\nbatch { lengths = [8192] }\nplan { mask = full; strategy = zigzag }\n",
+        "cluster { nodes = 8; inter = 1 GB/s }\nbatch { lengths = [8192] }\nplan { mask = causal; strategy = ring(send "
+        "= direct) }\n",
+        "cluster { nodes = 8; inter = 1 GB/s }\nbatch { lengths = [8192] }\nplan { mask = full; strategy = zigzag(send "
+        "= direct) }\n",
         "cluster { nodes = 2; gpus = 4; inter = 1 GB/s }\nbatch { lengths = [8192] }\n"
-        "plan { mask = window_both(l = 0, r = 4096); strategy = ring }\n",
+        "plan { mask = window_both(l = 0, r = 4096); strategy = ring(send = direct) }\n",
         "mask head(w) = k < w\ncluster { nodes = 8; inter = 1 GB/s }\nbatch { lengths = [8192] }\n"
-        "plan { mask = head(w = 1024); strategy = ring; relay = off }\n",
+        "plan { mask = head(w = 1024); strategy = ring(send = direct); relay = off }\n",
         "mask head(w) = k < w\ncluster { nodes = 8; inter = 900 GB/s; latency = 1 ns }\nbatch { lengths = [1M] }\n"
-        "plan { mask = head(w = 128K); strategy = ring }\n",
+        "plan { mask = head(w = 128K); strategy = ring(send = direct) }\n",
     };
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         char text[600];
@@ -139,7 +141,7 @@ Test(relays, estimate) {
                      "cluster { nodes = %u; gpus = %u; inter = %s; fabric = %s }\nbatch { lengths = [%s] }\n"
                      "plan { mask = %s; block = 128; strategy = %s; relay = %s%s }\n",
                      3 + i % 7, 1 + i % 3, i % 2 ? "1 GB/s" : "100 MB/s", i % 5 ? "fat_tree" : "rail",
-                     i % 3 ? "5000" : "2000 x 2, 300 x 7", masks[i % 6], i / 6 % 2 ? "ring" : "fcp",
+                     i % 3 ? "5000" : "2000 x 2, 300 x 7", masks[i % 6], i / 6 % 2 ? "ring(send = direct)" : "fcp",
                      off ? "off" : "auto", i % 8 ? "" : "; passes = forward");
             plan_passes(&x, text, 0);
             cr_assert_eq(ways_time_of(&x.at, &x.t, &time[off]), FCP_OK);

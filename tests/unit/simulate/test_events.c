@@ -300,7 +300,7 @@ Test(events, without_overlap_everything_adds_up) {
 
 Test(events, fluid_transfers_of_a_stage_share_their_ports) {
     enum { RANKS = 9 }; /* so that 1 GB/s divides by what shares it */
-    fcp_plan *plan = ring_plan(RANKS, "ring(coalesce = 8)", "inter = 1 GB/s; latency = 1 us");
+    fcp_plan *plan = ring_plan(RANKS, "ring(send = direct, coalesce = 8)", "inter = 1 GB/s; latency = 1 us");
     uint64_t bytes = UINT64_C(2048) * 2 * 16 * 64 * 2,
              step = (16 * 16 * 16 + 16 * 16 * 3) * (uint64_t)US * 300 / 256 + 10 * US;
     uint64_t fluid = takes(plan, &(sim_options){.network = SIM_NETWORK_FLUID}), rounds = takes(plan, NULL);
@@ -314,7 +314,8 @@ Test(events, fluid_transfers_of_a_stage_share_their_ports) {
 Test(events, pulls_in_random_order_take_up_to_twice_the_rounds) {
     static const uint32_t ranks[] = {32, 64, 128};
     for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
-        fcp_plan *plan = ring_plan(ranks[i], "ring(coalesce = 1, buffers = 8)", "inter = 0.001 GB/s; latency = 1 us");
+        fcp_plan *plan =
+            ring_plan(ranks[i], "ring(send = direct, coalesce = 1, buffers = 8)", "inter = 0.001 GB/s; latency = 1 us");
         uint64_t delta = (ranks[i] - 1) * unit_time(plan), rounds = takes(plan, NULL), times[4];
         cr_assert(rounds < delta + delta / 100);
         for (uint64_t seed = 1; seed <= 3; seed++) {

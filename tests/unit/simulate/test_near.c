@@ -49,7 +49,7 @@ static fcp_plan *plan_on(uint32_t nodes, uint32_t gpus, const char *inter, const
  * one block over `net`. It passes that one on to its neighbour, so each rank has the fourth block in the next stage.
  * The tile of the neighbour's block runs while the network moves; the last two tiles run after that. */
 Test(near, a_ring_over_two_nodes_computes_what_is_near_while_the_network_moves) {
-    fcp_plan *plan = plan_on(2, 2, "0.25 GB/s", "full", "ring(coalesce = 1, buffers = 2)");
+    fcp_plan *plan = plan_on(2, 2, "0.25 GB/s", "full", "ring(send = direct, coalesce = 1, buffers = 2)");
     const uint64_t token = 16 * 64 * 2, hbm = plan->cluster->memory_bandwidth;
     const uint64_t step = (16 * 16 * 16 + 16 * 16 * 3) * (uint64_t)US * 300 / 256 + 10 * US;
     const uint64_t net = US + takes(TOKENS * 2 * token, plan->cluster->inter);
@@ -78,7 +78,7 @@ Test(near, only_ranks_that_wait_for_the_network_divide_their_stages) {
     static const struct { uint32_t nodes, gpus; const char *inter; bool divides; } cases[] = {
         {2, 4, "0.25 GB/s", true}, {2, 4, "450 GB/s", false}, {1, 8, "0.25 GB/s", false}, {8, 1, "0.25 GB/s", false}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        fcp_plan *plan = plan_on(cases[c].nodes, cases[c].gpus, cases[c].inter, "full", "ring");
+        fcp_plan *plan = plan_on(cases[c].nodes, cases[c].gpus, cases[c].inter, "full", "ring(send = direct)");
         cr_assert_eq(divided(plan) > 0, cases[c].divides, "case %zu: %u stages", c, divided(plan));
         fcp_plan_free(plan);
     }
@@ -131,7 +131,7 @@ static void join(tables *t) {
 }
 
 Test(near, a_wait_for_both_fabrics_takes_longer) {
-    static const char *const strategies[] = {"ring", "zigzag", "fcp(coalesce = 2)"};
+    static const char *const strategies[] = {"ring(send = direct)", "zigzag(send = direct)", "fcp(coalesce = 2)"};
     for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++) {
         fcp_plan *plan = plan_on(2, 4, "0.25 GB/s", "full", strategies[s]);
         tables t;

@@ -46,7 +46,7 @@ Test(relay_time, head_of_one_rank) {
     const double step = 2048 * 8 * 128 * 2 * 2 / 1e6;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int s = 0; s < 3; s++) {
-            static const char *const strategies[] = {"cad(tolerance = 1.0)", "dcp", "ring"};
+            static const char *const strategies[] = {"cad(tolerance = 1.0)", "dcp", "ring(send = direct)"};
             const times with = predict_on(cases[i].on, "auto", "head", strategies[s], "contiguous",
                                               cases[i].lengths);
             const times without = predict_on(cases[i].on, "off", "head", strategies[s], "contiguous",
@@ -62,7 +62,8 @@ Test(relay_time, head_of_one_rank) {
 Test(relay_time, never_much_slower) {
     static const char *const masks[] = {"head", "causal", "lambda", "shared_question", "head(w = 16K)",
                                         "causal_blockwise", "global_window(g = 1024, w = 512)"};
-    static const char *const strategies[] = {"fcp", "cad", "dcp", "ring", "groups", "zigzag"};
+    static const char *const strategies[] = {
+        "fcp", "cad", "dcp", "ring(send = direct)", "groups", "zigzag(send = direct)"};
     static const machine machines[] = {{8, 1, 1}, {4, 8, 25}, {16, 2, 200}, {4, 1, 25}, {2, 4, 25}, {1, 8, 25}};
     static const char *const layouts[] = {"planned", "contiguous"};
     const unsigned amount_of = amount(40, 252);

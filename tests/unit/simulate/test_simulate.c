@@ -92,6 +92,31 @@ Test(simulate, a_ring_takes_a_step_and_then_the_slower_of_step_and_transfer) {
     cr_assert(bound_by[0] && bound_by[1], "both cases were met");
 }
 
+/* Backward, where computing takes longer: R steps hide all that travels, but for the last gradient, which goes home after
+ * them. In each step but the first a gradient comes, and the rank adds its own; the last is added at home. In zigzag a
+ * rank has two blocks, each of half the tokens. */
+Test(simulate, a_ring_hides_keys_and_gradients_behind_its_steps) {
+    static const uint32_t ranks[] = {2, 4, 9};
+    for (size_t i = 0; i < 2 * sizeof ranks / sizeof *ranks; i++) {
+        enum { TOKENS = 4096, ROWS = TOKENS / 128, HEADS = 16 };
+        const uint64_t count = ranks[i / 2], blocks = 1 + i % 2;
+        fcp_plan *plan = ring_of((uint32_t)count, TOKENS, blocks > 1 ? "zigzag(buffers = 2)" : "ring(buffers = 2)",
+                                 "full", "intra = 900 GB/s");
+        const uint64_t memory = plan->cluster->memory_bandwidth, token = HEADS * 64 * 2, row = TOKENS * HEADS;
+        const uint64_t step = (ROWS * ROWS * HEADS * 2 + ROWS * HEADS * 4) * (uint64_t)US + 20 * US;
+        const uint64_t gradient = TOKENS * 4 * token / blocks; /* dK and dV of a block, in fp32 */
+        const uint64_t copied =
+            takes(2 * (TOKENS * 5 * token + row * 8), memory) + takes(2 * TOKENS * 3 * token, memory);
+        const uint64_t delta = takes(TOKENS * 2 * token + row * 4, memory);
+        const uint64_t time = makespan(plan, FCP_BACKWARD, NULL);
+        const uint64_t closed = copied + delta + count * step + (count - 1) * blocks * takes(3 * gradient, memory) +
+                                blocks * (US + takes(gradient, plan->cluster->intra));
+        cr_expect_eq(time, closed, "%llu ranks, %llu blocks each: %lld too long", (unsigned long long)count,
+                     (unsigned long long)blocks, (long long)(time - closed));
+        fcp_plan_free(plan);
+    }
+}
+
 /* Heads whose keys and values differ in width: 96 numbers of K and 32 of V. A pair is compared with one of 64 and 64.
  *   forward   as many FLOPs (96 + 32 = 64 + 64), so the same time
  *   backward  1.1 times as many: three products have the width of K and two that of V, 3 * 96 + 2 * 32 = 1.1 * 5 * 64
@@ -264,8 +289,10 @@ static uint64_t queued(const char *cluster, unsigned queues, fcp_pass pass) {
     snprintf(text, sizeof text, "%squeues %u \"t\"\n", round_figures, queues);
     snprintf(source, sizeof source,
              "model { heads = 16; kv_heads = 16; head_dim = 64 }\ncluster { %s; intra = 0.2 GB/s; inter = 0.1 GB/s }\n"
-             "batch { lengths = [8192] }\nplan { mask = full; block = 512; strategy = zigzag; layout = zigzag;\n"
-             "passes = forward, backward }\n", cluster);
+             "batch { lengths = [8192] }\nplan { mask = full; block = 512; strategy = zigzag(send = direct); layout = "
+             "zigzag;\n"
+             "passes = forward, backward }\n",
+             cluster);
     fcp_plan *plan = plan_of(source);
     const sim_profile profile = profile_of(text);
     arena memory = {0};
