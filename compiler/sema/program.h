@@ -176,6 +176,8 @@ struct fcpc_program {
     uint32_t inside, together, between;
     /* dcp: how far a rank's tokens may be over the mean, in millionths; stages in all, where `coalesce` is 0 */
     uint32_t epsilon_memory, divisions;
+    uint32_t epsilon_nodes; /* dcp: how far a node's work may be over the mean of nodes, in millionths; then `tolerance`
+                             * is over the mean of a rank's node. 0: nodes have none of their own */
     bool relay;         /* blocks that many nodes read are passed on from node to node */
     bool passes[FCP_PASSES];
     fcp_layout layout;
@@ -201,6 +203,14 @@ struct fcpc_program {
  * size. */
 static inline uint32_t program_block(const struct fcpc_program *p) {
     return p->block == BLOCK_AUTO ? BLOCK_USUAL : p->block;
+}
+
+/* How far a rank's work may be over the mean of all ranks, in millionths. Where nodes have a tolerance of their own,
+ * both come together. Example: 0.1 inside nodes and 0.4 between them are 1.1 x 1.4 - 1 = 0.54. At most UINT32_MAX. */
+static inline uint32_t program_rank_tolerance(const struct fcpc_program *p) {
+    const uint64_t both =
+        (1000000 + (uint64_t)p->tolerance) * (1000000 + (uint64_t)p->epsilon_nodes) / 1000000 - 1000000;
+    return !p->epsilon_nodes || p->nodes == 1 ? p->tolerance : both < UINT32_MAX ? (uint32_t)both : UINT32_MAX;
 }
 
 /* What the program's `between` holds for a strategy: its number plus 1, because 0 means that there is none. */

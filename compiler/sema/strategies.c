@@ -27,6 +27,7 @@ const strategy_facts strategy_facts_of[STRATEGY_ANY] = {
 static const char *const splits[] = {"off", "auto"};
 static const char *const shapes[GROUPS_SHAPES] = {[GROUPS_ZIGZAG] = "zigzag", [GROUPS_RING] = "ring"};
 static const char *const in_place[] = {"in_place"}, *const node[] = {"node"}, *const least[] = {"least"};
+static const char *const off[] = {"off"};
 static const char *const divided[] = {"divided"};
 static const char *const decides[] = {"auto"};
 #define X(id, name) [CAD_BASE_##id] = name,
@@ -54,6 +55,7 @@ const strategy_param strategy_params[STRATEGY_PARAMS] = {
     {"heads", OF(UPIPE), PARAM_COUNT, 1, 4096, 0, IN(together), least},
     {"epsilon_compute", OF(DCP), PARAM_RATIO, 1000, 100000000, 100000, IN(tolerance), NULL},
     {"epsilon_memory", OF(DCP), PARAM_RATIO, 1000, 100000000, 100000, IN(epsilon_memory), NULL},
+    {"epsilon_nodes", OF(DCP), PARAM_RATIO, 1000, 100000000, 0, IN(epsilon_nodes), off},
     {"divisions", OF(DCP), PARAM_COUNT, 2, 64, 4, IN(divisions), NULL, true},
     {"effort", AUTO, PARAM_COUNT, 1, 3, 1, IN(effort), NULL},
     {"budget", AUTO, PARAM_TIME, 1, 3600000000, 0, IN(budget), decides},
