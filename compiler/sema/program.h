@@ -174,7 +174,8 @@ struct fcpc_program {
     /* ulysses and upipe: how many ranks share heads; how many heads are computed at a time; and, if there are several
      * groups of such ranks, BETWEEN(the strategy that divides the batch among them), else 0. */
     uint32_t inside, together, between;
-    /* dcp: how far a rank's tokens may be over the mean, in millionths; stages in all, where `coalesce` is 0 */
+    /* dcp: how far a rank's tokens may be over the mean, in millionths; stages in which tiles run, where
+     * `coalesce` is 0 (schedule/schedule.c); 0: no limit is stated */
     uint32_t epsilon_memory, divisions;
     uint32_t epsilon_nodes; /* dcp: how far a node's work may be over the mean of nodes, in millionths; then `tolerance`
                              * is over the mean of a rank's node. 0: nodes have none of their own */

@@ -56,7 +56,7 @@ const strategy_param strategy_params[STRATEGY_PARAMS] = {
     {"epsilon_compute", OF(DCP), PARAM_RATIO, 1000, 100000000, 100000, IN(tolerance), NULL},
     {"epsilon_memory", OF(DCP), PARAM_RATIO, 1000, 100000000, 100000, IN(epsilon_memory), NULL},
     {"epsilon_nodes", OF(DCP), PARAM_RATIO, 1000, 100000000, 0, IN(epsilon_nodes), off},
-    {"divisions", OF(DCP), PARAM_COUNT, 2, 64, 4, IN(divisions), NULL, true},
+    {"divisions", OF(DCP), PARAM_COUNT, 2, 64, 0, IN(divisions), decides, true},
     {"effort", AUTO, PARAM_COUNT, 1, 3, 1, IN(effort), NULL},
     {"budget", AUTO, PARAM_TIME, 1, 3600000000, 0, IN(budget), decides},
     {"among", AUTO, PARAM_SET, 0, FCP_STRATEGY_COUNT - 1, ALL, IN(among), fcp_strategy_names},

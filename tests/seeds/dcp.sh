@@ -61,6 +61,13 @@ counts "the first waits for nothing; the others share the rounds, none has more 
     $1 == "round" { rounds++; n[of("stage")]++ }
     END { for (s = 1; s <= 3; s++) if (n[s] < 1 || n[s] > int((rounds + 2) / 3)) wrong("stage " s ": " n[s])
         if (n[0] || n[4]) wrong("stage 0: " n[0] ", 4: " n[4]) }'
+for divisions in 2 4 8; do
+    # queries and results move there, and blocks are passed on inside a node
+    counts "tokens in place, two nodes: $divisions stages compute, two at least" schedule '
+        $1 == "visit" { if (of("stage") > last) last = of("stage") }
+        END { if (last + 1 != most && most > 2) wrong(last + 1 " stages compute") }'"BEGIN { most = $divisions }" \
+        -D plan.layout=contiguous -D cluster.nodes=2 -D "plan.strategy.divisions=$divisions"
+done
 plans "as many stages as divisions" '[.[].stages] == [2, 4, 8]' '-D plan.strategy.divisions=2' '' \
     '-D plan.strategy.divisions=8'
 

@@ -35,8 +35,8 @@ static void list_block(dcp_by_node *x, uint32_t b, uint64_t *list, uint32_t *cou
 /* Numbers the blocks of a node's batch, in ascending order: those of the node, and those that its tiles use. They are
  * found by the node's lists, since looks at all blocks for each node would take nodes x blocks steps. *out_list: these
  * blocks. */
-static fcp_code number_node_blocks(const dcp_input *in, dcp_by_node *x, uint32_t node, arena *scratch, uint64_t **out_list,
-                                   uint32_t *out_blocks) {
+static fcp_code number_node_blocks(const dcp_input *in, dcp_by_node *x, uint32_t node, arena *scratch,
+                                   uint64_t **out_list, uint32_t *out_blocks) {
     const uint32_t own = x->block_start[node + 1] - x->block_start[node];
     const uint32_t tiles = x->tile_start[node + 1] - x->tile_start[node];
     const size_t most = own + 2 * (size_t)tiles + 1;

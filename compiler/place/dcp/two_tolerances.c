@@ -64,8 +64,7 @@ static fcp_code fix_homes(const dcp_input *in, const dcp_by_node *x, uint32_t no
 }
 
 /* Divides what a node got among its ranks. */
-static fcp_code divide_in_node(const dcp_input *in, dcp_by_node *x, uint32_t node, arena *scratch,
-                               dcp_partition *out) {
+static fcp_code divide_in_node(const dcp_input *in, dcp_by_node *x, uint32_t node, arena *scratch, dcp_partition *out) {
     const uint32_t first = node * in->gpus;
     dcp_derived part;
     uint64_t pairs = 0;

@@ -29,7 +29,7 @@ static bool keeps(uint64_t most, uint64_t sum, uint64_t parts, uint64_t epsilon)
 Test(two_tolerances, both_are_kept) {
     static const char *const masks[] = {"causal", "lambda(sink = 64, window = 2048)", "full",
                                         "causal_blockwise(b = 256, w = 2)", "shared_question(p = 20, answers = 4)"},
-                            *const layouts[] = {"planned", "contiguous", "zigzag", "contiguous(group = 4)"};
+                             *const layouts[] = {"planned", "contiguous", "zigzag", "contiguous(group = 4)"};
     static const struct { uint32_t nodes, gpus; } shapes[] = {{2, 4}, {4, 2}, {3, 8}, {8, 1}, {1, 8}, {2, 1}};
     static const uint64_t between[] = {400, 100, 30, 2000};
     uint64_t state = 7;
@@ -40,10 +40,11 @@ Test(two_tolerances, both_are_kept) {
         const uint32_t nodes = shapes[i % 6].nodes, gpus = shapes[i % 6].gpus;
         const uint64_t wide = between[draw(&state, 4)], narrow = draw(&state, 2) ? 100 : 50;
         const char *mask = masks[draw(&state, 5)], *layout = layouts[draw(&state, gpus * nodes % 4 ? 3 : 4)];
-        snprintf(text, sizeof text,
-                 "cluster { nodes = %u; gpus = %u }\nbatch { lengths = %s }\nplan { mask = %s; block = 128; layout = %s; "
-                 "passes = forward; strategy = dcp(epsilon_compute = 0.%03lu, epsilon_nodes = %lu.%03lu) }\n",
-                 nodes, gpus, lengths, mask, layout, narrow, wide / 1000, wide % 1000);
+        snprintf(
+            text, sizeof text,
+            "cluster { nodes = %u; gpus = %u }\nbatch { lengths = %s }\nplan { mask = %s; block = 128; layout = %s; "
+            "passes = forward; strategy = dcp(epsilon_compute = 0.%03lu, epsilon_nodes = %lu.%03lu) }\n",
+            nodes, gpus, lengths, mask, layout, narrow, wide / 1000, wide % 1000);
         plan_passes(&x, text, 0);
         uint64_t load[RANKS] = {0}, held[RANKS] = {0}, node[RANKS] = {0}, most_node = 0, most_held = 0;
         for (uint32_t b = 0; b < x.p.block_count; b++) held[x.home[b]] += x.p.blocks[b].tokens;
@@ -61,8 +62,8 @@ Test(two_tolerances, both_are_kept) {
         cr_expect(keeps(most_node, x.p.pairs, nodes, wide), "%s: nodes: %lu of %lu", text, most_node, x.p.pairs);
         if (layout == layouts[0]) /* a tenth over the mean, or a block */
             cr_expect(keeps(most_held, x.p.tokens, nodes * gpus, 100) ||
-                      most_held <= (x.p.tokens + nodes * gpus - 1) / (nodes * gpus) + 128, "%s: tokens: %lu", text,
-                      most_held);
+                          most_held <= (x.p.tokens + nodes * gpus - 1) / (nodes * gpus) + 128,
+                      "%s: tokens: %lu", text, most_held);
         planned_free(&x);
     }
 }
