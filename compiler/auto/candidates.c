@@ -17,8 +17,7 @@
  *   - dcp begins with 0.05. It finds few placements within a smaller tolerance, and these move far too much. Measured
  *     for prolong-256, causal, forward, blocks of 2K: 0.02 takes 9.16 ms, 0.05 takes 8.34 ms, 0.1 takes 9.23 ms.
  *   - dcp with tokens in place has many divisions. Queries and results of much of the work travel then. The results of
- *     one division travel while the next one is computed, so with sixteen divisions little is left to be sent at the
- *     end.
+ *     one division travel while the next one is computed, so with 24 divisions little is left to be sent at the end.
  *   - Lines with `between` share heads inside nodes; another strategy divides the batch among nodes. There dcp begins
  *     with 0.02: nodes are few, so there are placements within that.
  *   - upipe with two buffers takes more memory, and often less time. */
@@ -42,9 +41,9 @@ static const struct line {
     {FCP_STRATEGY_DCP, CHOSEN, {{"epsilon_compute", 50000}}},
     {FCP_STRATEGY_DCP, CHOSEN, {{"epsilon_compute", 20000}}},
     {FCP_STRATEGY_DCP, CHOSEN, {{"epsilon_compute", 100000}}, .spare = true},
-    {FCP_STRATEGY_DCP, IN_PLACE, {{"epsilon_compute", 20000}, {"divisions", 16}}},
-    {FCP_STRATEGY_DCP, IN_PLACE, {{"epsilon_compute", 50000}, {"divisions", 8}}},
-    {FCP_STRATEGY_DCP, IN_PLACE, {{"epsilon_compute", 100000}, {"divisions", 8}}},
+    {FCP_STRATEGY_DCP, IN_PLACE, {{"epsilon_compute", 20000}, {"divisions", 24}}},
+    {FCP_STRATEGY_DCP, IN_PLACE, {{"epsilon_compute", 50000}, {"divisions", 16}}},
+    {FCP_STRATEGY_DCP, IN_PLACE, {{"epsilon_compute", 100000}, {"divisions", 16}}},
     {FCP_STRATEGY_RING, .set = {{"send", RING_DIRECT}, {"coalesce", 16}}},
     {FCP_STRATEGY_ZIGZAG, .set = {{"send", RING_DIRECT}, {"coalesce", 16}}},
     {FCP_STRATEGY_ULYSSES},

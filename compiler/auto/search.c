@@ -28,6 +28,7 @@
 #include <string.h>
 
 #include "compiler/auto/auto.h"
+#include "compiler/schedule/schedule_tuning.h"
 
 /* The axes: what may be changed in a candidate. A value is doubled or halved; with `by_one` it is changed by 1. BLOCK
  * and RELAY are no parameters of a strategy. in_place and homes say whether effort 1 goes up, down, both or neither:
@@ -87,6 +88,7 @@ static bool neighbour(const struct fcpc_program *g, const auto_candidate *of, ax
     if (a == DIVISIONS && g->coalesce) return false;
     const strategy_param *p = &strategy_params[param];
     uint32_t value = auto_value(g, of, param);
+    if (!value && a == DIVISIONS) value = DIVISIONS_USUAL;
     if (!value && p->kind == PARAM_COUNT) return false; /* a word: something else decides */
     return step_value(value, axes[a].by_one, up, p->least, p->most, &value) && set_value(out, param, value);
 }

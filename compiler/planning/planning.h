@@ -45,7 +45,7 @@ struct planning {
     /* the program's masks if all are to have the homes that are chosen here: passes/other_masks.h; NULL: only one */
     const struct other_masks *others;
     uint32_t block;    /* tokens of a block */
-    uint32_t coalesce; /* independent rounds to a stage; 0: schedule_build finds out, from program->divisions */
+    uint32_t coalesce; /* independent rounds to a stage; 0: schedule_build finds out, also from program->divisions */
 
     /* What deciding the mask will cost, once somebody has asked (problem/mask_time.c). */
     struct planning_outlook {

@@ -36,7 +36,7 @@ typedef struct moving {
     returns *back;
     uint32_t *hop_of;        /* per unit of `back` */
     uint32_t *start, *units; /* the units that were in stage s at first: units[start[s]] to units[start[s + 1] - 1] */
-    uint8_t *most;           /* per stage: units of the busiest line */
+    uint16_t *most;          /* per stage: units of the busiest line */
     uint32_t *busiest;       /* per stage: how many lines have so many */
     uint32_t *seen, looks;   /* per line: for which look at a stage it was counted; and how many there were */
 } moving;
@@ -70,12 +70,12 @@ static void find_window(const moving *s, uint32_t f, uint32_t *from, uint32_t *t
 /* Finds the busiest lines of all stages. */
 static void find_busiest(moving *s) {
     for (uint32_t line = 0; line < s->o->lines; line++) {
-        const uint8_t *units = occupancy_units(s->o, line, 0);
+        const uint16_t *units = occupancy_units(s->o, line, 0);
         for (uint32_t stage = 0; stage <= s->end; stage++)
             if (units[stage] > s->most[stage]) s->most[stage] = units[stage];
     }
     for (uint32_t line = 0; line < s->o->lines; line++) {
-        const uint8_t *units = occupancy_units(s->o, line, 0);
+        const uint16_t *units = occupancy_units(s->o, line, 0);
         for (uint32_t stage = 0; stage <= s->end; stage++) s->busiest[stage] += units[stage] == s->most[stage];
     }
 }
@@ -91,9 +91,9 @@ static void find_next_busiest(moving *s, uint32_t stage) {
 
 /* Counts one unit more or less of a line in a stage. */
 static void change_units(moving *s, uint32_t line, uint32_t stage, int by) {
-    uint8_t *units = occupancy_units(s->o, line, stage);
+    uint16_t *units = occupancy_units(s->o, line, stage);
     s->busiest[stage] -= *units == s->most[stage];
-    *units = (uint8_t)(*units + by);
+    *units = (uint16_t)(*units + by);
     s->busiest[stage] += *units == s->most[stage];
 }
 
@@ -211,7 +211,7 @@ fcp_code fewer_rounds(planning *x, const schedule *out, occupancy *o, fcp_pass p
     s.hop_of = ARENA_NEW(scratch, uint32_t, units + (size_t)1);
     s.units = ARENA_NEW(scratch, uint32_t, units + (size_t)1);
     s.start = ARENA_NEW(scratch, uint32_t, s.end + (size_t)3);
-    s.most = ARENA_ZNEW(scratch, uint8_t, s.end + (size_t)1);
+    s.most = ARENA_ZNEW(scratch, uint16_t, s.end + (size_t)1);
     s.busiest = ARENA_ZNEW(scratch, uint32_t, s.end + (size_t)1);
     s.seen = ARENA_ZNEW(scratch, uint32_t, o->lines);
     if (!s.hop_of || !s.units || !s.start || !s.most || !s.busiest || !s.seen) return FCP_E_NO_MEMORY;

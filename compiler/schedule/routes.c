@@ -122,13 +122,16 @@ static void choose_rank(const state *s, const route_want *w, holder *h) {
     }
 }
 
+/* May the block go over net from a rank that many hops from the source, and on inside the next node? */
+static bool may_send(const state *s, uint32_t depth) { return !s->in->most_hops || depth + 2 <= s->in->most_hops; }
+
 /* The holder that sends to the next node (question 2). */
 static holder *choose_sender(const state *s, const route_want *w) {
     holder *best = &s->holders[0];
     uint64_t least = load_if_sent(s, best->rank, w) + best->depth * w->bytes / 2;
     for (holder *h = best + 1; h < s->holders + s->holder_count; h++) {
         uint64_t price = load_if_sent(s, h->rank, w) + h->depth * w->bytes / 2;
-        if (h->depth >= s->deepest || price >= least) continue;
+        if (h->depth >= s->deepest || !may_send(s, h->depth) || price >= least) continue;
         best = h;
         least = price;
     }
@@ -136,14 +139,16 @@ static holder *choose_sender(const state *s, const route_want *w) {
 }
 
 /* Chooses by which rank the block leaves the root's node (question 3 of the head comment). If `from` has had its share,
- * *from becomes another rank of the node, which gets the block by a local hop. */
-static void leave_by(state *s, const route_want *w, holder *from) {
+ * *from becomes another rank of the node, which gets the block by a local hop. more: hops that must be left after those
+ * to the next node and inside it. */
+static void leave_by(state *s, const route_want *w, uint32_t more, holder *from) {
     const routes_input *in = s->in;
     uint32_t v = s->root / in->gpus, best = from->rank;
     const uint64_t spared = w->back ? s->plain[v][FCP_SEND] / in->gpus * SPARED_THIRDS / 3 : 0;
     if (s->out->sent[FCP_NET][best] + w->bytes + spared <= s->share[FCP_SEND] &&
         s->out->received[FCP_NET][best] + returned(s, w) <= s->share[FCP_RECV])
         return;
+    if (!may_send(s, s->root_depth + 1 + more)) return;
     for (uint32_t r = v * in->gpus; r < (v + 1) * in->gpus && r < in->ranks; r++)
         if (r != w->src && load_if_sent(s, r, w) < load_if_sent(s, best, w)) best = r;
     if (best == from->rank) return;
@@ -169,7 +174,7 @@ static void choose_root(state *s, const route_want *w) {
     }
     holder from = {.rank = w->src};
     if (near == FCP_NONE) {
-        leave_by(s, w, &from);
+        leave_by(s, w, 1, &from); /* from the root, the block goes to other nodes */
         near = on_rail(in, from.rank, far);
         if (from.depth >= s->out->depth) s->out->depth = from.depth + 1;
     }
@@ -212,7 +217,7 @@ static void find_tree(state *s, const route_want *w, uint32_t nodes) {
         }
         uint32_t to = choose_receiver(s, w, i, &end);
         holder *by = choose_sender(s, w), from = *by;
-        if (by == s->holders) leave_by(s, w, &from);
+        if (by == s->holders) leave_by(s, w, 0, &from);
         to = on_rail(in, from.rank, to);
         add_hop(s, w, from.rank, to);
         if (from.depth + 1 > s->out->depth) s->out->depth = from.depth + 1;

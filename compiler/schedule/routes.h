@@ -21,6 +21,9 @@ typedef struct route_want {
 typedef struct routes_input {
     uint32_t ranks, gpus; /* rank r is in node r / gpus */
     bool rail;            /* what crosses between nodes joins ranks of the same index in their nodes */
+    /* No way has more hops, unless three are more: to the rank that merges results, over net, and inside a node. 0: any
+     * number. */
+    uint32_t most_hops;
     const route_want *wants;
     uint32_t want_count;
     const uint32_t *readers;

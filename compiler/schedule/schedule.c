@@ -53,33 +53,68 @@ static uint32_t rounds_to_a_stage(uint32_t rounds, uint32_t divisions) {
     return rounds ? (rounds + divisions - 2) / (divisions - 1) : 1;
 }
 
-/* Decides when each block arrives. If the program states `divisions` in place of `coalesce`, computes `coalesce` from
- * it. */
+/* The stage in which the last block arrives. */
+static uint32_t last_arrival(const builder *b) {
+    uint32_t last = 0;
+    for (uint32_t f = 0; f < b->t->count; f++)
+        if (b->out->last_stage[f] > last) last = b->out->last_stage[f];
+    return last;
+}
+
+/* Finds how many rounds make a stage if all tiles run at home, where the program does not say it. stated: how many
+ * stages there are at most, unless a way has as many hops; 0: DIVISIONS_USUAL, and more for what is passed on after the
+ * last of them. */
+static fcp_code divide_home(builder *b, uint32_t stated) {
+    const uint32_t *rounds = b->out->independent;
+    const uint32_t most = rounds[FCP_NET] > rounds[FCP_LOCAL] ? rounds[FCP_NET] : rounds[FCP_LOCAL];
+    b->coalesce = rounds_to_a_stage(most, stated ? stated : DIVISIONS_USUAL);
+    fcp_code code = home_arrivals(b);
+    while (!code && stated && b->coalesce < most && last_arrival(b) >= stated) {
+        b->coalesce += 1 + b->coalesce / 8;
+        code = home_arrivals(b);
+    }
+    b->x->coalesce = b->coalesce;
+    return code;
+}
+
+/* In a ring a step is a stage. */
+static fcp_code step_home(builder *b) {
+    const uint32_t *rounds = b->out->independent;
+    const uint32_t most = rounds[FCP_NET] > rounds[FCP_LOCAL] ? rounds[FCP_NET] : rounds[FCP_LOCAL];
+    b->x->coalesce = b->coalesce = most ? most : 1;
+    return home_arrivals(b);
+}
+
+/* Decides when each block arrives. If the program does not state `coalesce`, finds it from `divisions`. */
 static fcp_code choose_arrivals(builder *b) {
     planning *x = b->x;
     schedule *out = b->out;
-    const uint32_t divisions = b->p->program->divisions;
+    const bool staged = out->staged && !b->where->phase, away = b->t->keys < b->t->count;
+    const uint32_t stated = b->coalesce ? 0 : b->p->program->divisions;
     fcp_code code = x->program->pingpong ? divide_in_halves(b) : FCP_OK;
-    if (out->staged) {
-        if (!code && !x->coalesce) code = away_busiest(x, &x->coalesce);
-        if (!code && !b->coalesce) x->coalesce = STAGE_PART * rounds_to_a_stage(x->coalesce, divisions);
-        if (!code) code = b->where->phase ? phase_arrivals(b) : away_arrivals(x, out, &b->taken);
+    if (out->staged && b->where->phase) {
+        if (!code) code = phase_arrivals(b);
+    } else if (out->staged && stated) {
+        if (!code) code = away_divided(x, out, stated, &b->taken);
+    } else if (out->staged) {
+        if (!code && !x->coalesce) {
+            code = away_busiest(x, &x->coalesce);
+            x->coalesce = STAGE_PART * rounds_to_a_stage(x->coalesce, DIVISIONS_USUAL);
+        }
+        if (!code) code = away_arrivals(x, out, &b->taken);
     } else {
-        const uint32_t *rounds = out->independent;
         if (!code) code = home_rounds(b);
-        const uint32_t most = rounds[FCP_NET] > rounds[FCP_LOCAL] ? rounds[FCP_NET] : rounds[FCP_LOCAL];
-        /* in a ring a step is a stage */
-        if (!x->coalesce) x->coalesce = divisions ? rounds_to_a_stage(most, divisions) : most ? most : 1;
-        b->coalesce = x->coalesce;
-        if (!code) code = home_arrivals(b);
+        if (!code) code = b->coalesce          ? home_arrivals(b)
+                          : b->where->around ? step_home(b)
+                                             : divide_home(b, stated);
     }
     if (code) return code;
-    b->stages = 1;
-    for (uint32_t f = 0; f < b->t->count; f++)
-        if (out->last_stage[f] >= b->stages) b->stages = out->last_stage[f] + 1;
-    b->arrivals = b->stages;
-    if (out->staged && b->t->keys < b->t->count)
+    b->arrivals = b->stages = last_arrival(b) + 1;
+    if (staged && stated) {
+        if (away && b->stages < stated) b->stages = stated;
+    } else if (out->staged && away) {
         b->stages += b->where->phase ? b->p->program->buffers : STAGES_AFTER_ARRIVALS;
+    }
     return b->stages > FCP_MAX_STAGES / 4 ? FCP_E_PLAN_SIZE : FCP_OK;
 }
 

@@ -5,9 +5,13 @@
 
 /* --- lines and stages --------------------------------------------------------------------------------------------- */
 
+/* The most units of a line in a stage; and as many as are planned for where the program does not say how many stages
+ * there are. */
+enum { UNITS_MOST = UINT16_MAX, ROOM_MOST = UINT8_MAX };
+
 /* How much of each stage is taken. A line is one direction of a rank's wire on one fabric. */
 typedef struct occupancy {
-    uint8_t *units; /* [line * width + stage] */
+    uint16_t *units; /* [line * width + stage] */
     uint32_t *size; /* the same of lines over net, [line / FCP_FABRICS * width + stage]: of these units together */
     uint32_t *full; /* per line: the stages before this one have no room at all */
     uint32_t lines, width;
@@ -30,7 +34,7 @@ static inline line_pair lines_of(const hop *h, fcp_class cls) {
                        line_number(back ? h->src : h->dst, FCP_RECV, h->fabric)};
 }
 /* How many units a line has in a stage. */
-static inline uint8_t *occupancy_units(const occupancy *o, uint32_t line, uint32_t stage) {
+static inline uint16_t *occupancy_units(const occupancy *o, uint32_t line, uint32_t stage) {
     return &o->units[(size_t)line * o->width + stage];
 }
 /* The size of these units together, for a line over net. */
@@ -115,6 +119,11 @@ uint32_t away_room(const planning *x, const traffic *t, uint64_t units);
 fcp_code away_busiest(planning *x, uint32_t *out_units);
 /* Finds stages for all hops: fills out->unit_round, first_stage and last_stage. *o keeps what is taken. */
 fcp_code away_arrivals(planning *x, schedule *out, occupancy *o);
+/* The same where tiles run in that many stages in all. What they wait for arrives in stages 1 to divisions - 1, less a
+ * few for results (TAIL_PART), and a stage has as little room as that takes. If a way has more hops than there are such
+ * stages, there is one for each of its hops. FCP_E_PLAN_SIZE: a stage would have more
+ * units of a line than UNITS_MOST. */
+fcp_code away_divided(planning *x, schedule *out, uint32_t divisions, occupancy *o);
 /* Chooses the stages of all tiles of a rank. */
 void away_tiles(const builder *b, rank_rows *here);
 /* Finds the stages in which results of a pass travel back along hops `first`, first + 1, ... In: back->last has for

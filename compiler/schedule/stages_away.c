@@ -5,7 +5,7 @@
  *     tile the stage in which it runs.
  * Keeps: in no stage a line has more than coalesce / STAGE_PART units. (A line is one direction of a rank's wire on one
  *     fabric.) Over net it has no more bytes than a limit (see below), unless a single unit has more.
- * Cost: linear in units and in the stages that they pass over; three bytes for each line and stage.
+ * Cost: linear in units and in the stages that they pass over; four bytes for each line and stage.
  * Units: sizes are in tokens of KV.
  *
  * Example: with `coalesce` 16 a stage has room for 5 units of a line. A rank that sends 40 units sends them in the
@@ -57,11 +57,11 @@
 static fcp_code widen(occupancy *o, uint32_t stage) {
     if (stage < o->width) return FCP_OK;
     uint32_t width = stage + stage / 2 + 16;
-    uint8_t *units = ARENA_ZNEW(o->scratch, uint8_t, (size_t)o->lines * width);
+    uint16_t *units = ARENA_ZNEW(o->scratch, uint16_t, (size_t)o->lines * width);
     uint32_t *size = ARENA_ZNEW(o->scratch, uint32_t, (size_t)(o->lines / FCP_FABRICS) * width);
     if (!units || !size) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; o->width && i < o->lines; i++) {
-        memcpy(units + (size_t)i * width, o->units + (size_t)i * o->width, o->width);
+        memcpy(units + (size_t)i * width, o->units + (size_t)i * o->width, o->width * sizeof *units);
         if (i % FCP_FABRICS != FCP_NET) continue;
         memcpy(size + (size_t)(i / FCP_FABRICS) * width, o->size + (size_t)(i / FCP_FABRICS) * o->width,
                o->width * sizeof *size);
@@ -76,11 +76,11 @@ static fcp_code copy_occupancy(occupancy *o, const occupancy *of, arena *scratch
     size_t all = (size_t)of->lines * of->width;
     *o = *of;
     o->scratch = scratch;
-    o->units = ARENA_NEW(o->scratch, uint8_t, all);
+    o->units = ARENA_NEW(o->scratch, uint16_t, all);
     o->size = ARENA_NEW(o->scratch, uint32_t, all / FCP_FABRICS);
     o->full = ARENA_NEW(o->scratch, uint32_t, o->lines);
     if (!o->units || !o->size || !o->full) return FCP_E_NO_MEMORY;
-    memcpy(o->units, of->units, all);
+    memcpy(o->units, of->units, all * sizeof *o->units);
     memcpy(o->size, of->size, all / FCP_FABRICS * sizeof *o->size);
     memcpy(o->full, of->full, o->lines * sizeof *o->full);
     return FCP_OK;
@@ -137,11 +137,12 @@ uint32_t away_room(const planning *x, const traffic *t, uint64_t units) {
     if (t->trees && units / TREE_STAGES < room) room = (uint32_t)(units / TREE_STAGES) + 1;
     for (uint32_t f = 0; t->trees && f < t->count; f++)
         if (t->hops[f].units > room) room = t->hops[f].units;
-    return room < UINT8_MAX ? room : UINT8_MAX; /* `divisions` may ask for few stages */
+    return room < ROOM_MOST ? room : ROOM_MOST;
 }
 
-/* Says how much a stage has room for, from what the lines carry in the pass that moves most. */
-static fcp_code open_occupancy(planning *x, occupancy *o) {
+/* Says how much a stage has room for, from what the lines carry in the pass that moves most. stated: units of a line
+ * over net; 0: away_room says. */
+static fcp_code open_occupancy(planning *x, uint32_t stated, occupancy *o) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;
     *o = (occupancy){.scratch = &x->scratch, .lines = p->ranks * FCP_DIRECTION_COUNT * FCP_FABRICS};
@@ -164,10 +165,10 @@ static fcp_code open_occupancy(planning *x, occupancy *o) {
         if (sums[i].units > over_net) over_net = sums[i].units;
         if (sums[i].size > most.size) most.size = sums[i].size;
     }
-    const uint32_t room = away_room(x, t, over_net);
+    const uint32_t room = stated ? stated : away_room(x, t, over_net);
     const uint32_t inside = t->trees && x->program->gpus > 1 ? room * (x->program->gpus - 1) : room;
     o->units_most[FCP_NET] = room;
-    o->units_most[FCP_LOCAL] = inside < UINT8_MAX ? inside : UINT8_MAX;
+    o->units_most[FCP_LOCAL] = inside < UNITS_MOST ? inside : UNITS_MOST;
     uint64_t stages = most.units / room + 1, share = most.size / stages * STAGE_BYTES_HALVES / 2 + p->unit;
     o->size_most = share < UINT32_MAX / 2 ? (uint32_t)share : UINT32_MAX / 2;
     return widen(o, stages < FCP_MAX_STAGES / 4 ? (uint32_t)(2 * stages) : FCP_MAX_STAGES / 4);
@@ -224,7 +225,7 @@ static fcp_code place_hops(planning *x, schedule *out, occupancy *o, const uint6
 
 fcp_code away_arrivals(planning *x, schedule *out, occupancy *o) {
     uint32_t end = 1;
-    fcp_code code = open_occupancy(x, o);
+    fcp_code code = open_occupancy(x, 0, o);
     uint64_t *order = code ? NULL : order_hops(x->problem, x->traffic, &x->scratch);
     if (!code && !order) return FCP_E_NO_MEMORY;
     if (!code) code = place_hops(x, out, o, order, false, 1, &end);
@@ -232,6 +233,37 @@ fcp_code away_arrivals(planning *x, schedule *out, occupancy *o) {
     const uint32_t begin = end; /* the first half took the stages from 1 on */
     code = place_hops(x, out, o, order, true, begin, &end);
     if (begin > 1 && end > begin) out->second_stage = begin;
+    return code;
+}
+
+/* Per hop: how many hops follow it on the longest way. *depth: hops of the longest way. NULL: no memory. */
+static uint32_t *legs_after(const traffic *t, arena *scratch, uint32_t *depth) {
+    uint32_t *after = ARENA_ZNEW(scratch, uint32_t, t->count + (size_t)1);
+    *depth = 0;
+    for (uint32_t f = t->count; after && f-- > 0;) {
+        const uint32_t up = t->hops[f].parent;
+        if (after[f] >= *depth) *depth = after[f] + 1;
+        if (up != FCP_NONE && after[up] <= after[f]) after[up] = after[f] + 1;
+    }
+    return after;
+}
+
+fcp_code away_divided(planning *x, schedule *out, uint32_t divisions, occupancy *o) {
+    const traffic *t = x->traffic;
+    uint32_t units, depth, *after = legs_after(t, &x->scratch, &depth);
+    uint64_t *order = order_hops(x->problem, t, &x->scratch);
+    fcp_code code = after && order ? away_busiest(x, &units) : FCP_E_NO_MEMORY;
+    const uint32_t tail = divisions / TAIL_PART < STAGES_AFTER_ARRIVALS ? divisions / TAIL_PART : STAGES_AFTER_ARRIVALS;
+    const uint32_t last = divisions - 1 - tail > depth ? divisions - 1 - tail : depth;
+    bool late = !code;
+    for (uint32_t room = code ? 0 : units / last + 1; late && !code; room += 1 + room / 8) {
+        uint32_t end = 1;
+        late = false;
+        x->coalesce = STAGE_PART * room;
+        code = room > UNITS_MOST ? FCP_E_PLAN_SIZE : open_occupancy(x, room, o);
+        if (!code) code = place_hops(x, out, o, order, false, 1, &end);
+        for (uint32_t f = 0; f < t->count && !code; f++) late |= out->last_stage[f] + after[f] > last;
+    }
     return code;
 }
 

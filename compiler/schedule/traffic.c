@@ -292,6 +292,11 @@ static fcp_code sort_results(state *s) {
     return FCP_OK;
 }
 
+/* How many hops a way may have: if the program states `divisions`, one for each of them but the first. 0: any number. */
+static uint32_t most_hops(const planning *x) {
+    return x->coalesce || !x->program->divisions ? 0 : x->program->divisions - 1;
+}
+
 /* Finds the ways of all blocks together (routes.c). */
 static fcp_code find_routes(state *s) {
     const problem *p = s->p;
@@ -329,8 +334,14 @@ static fcp_code find_routes(state *s) {
                 s->work[s->readers[i]] = 0;
             }
         }
-    const routes_input in = {.ranks = p->ranks, .gpus = g->gpus, .rail = g->topology == FCP_RAIL, .wants = want,
-                             .want_count = wants, .readers = readers, .stop = s->x->stop};
+    const routes_input in = {.ranks = p->ranks,
+                             .gpus = g->gpus,
+                             .rail = g->topology == FCP_RAIL,
+                             .most_hops = most_hops(s->x),
+                             .wants = want,
+                             .want_count = wants,
+                             .readers = readers,
+                             .stop = s->x->stop};
     s->together = ARENA_NEW(&s->x->scratch, routes, 1);
     s->want = 0;
     return s->together ? routes_find(&in, &s->x->scratch, &s->x->scratch, s->together) : FCP_E_NO_MEMORY;
@@ -379,7 +390,21 @@ static fcp_code make_hops(state *s) {
     return out->units > UINT32_MAX / 4 || out->returned > UINT32_MAX / 4 ? FCP_E_PLAN_SIZE : FCP_OK;
 }
 
-/* Replaces the direct ways in s->out by ways with relays, if these save enough. */
+/* Does everything arrive in time? A block that is passed on takes a stage for each hop of its way. */
+static fcp_code arrives_in_time(const state *s, bool *out) {
+    const traffic *t = s->out;
+    const uint32_t most = most_hops(s->x);
+    uint32_t *hops = ARENA_NEW(&s->x->scratch, uint32_t, t->count + (size_t)1); /* from home to the end of each */
+    *out = true;
+    for (uint32_t f = 0; hops && f < t->count; f++) { /* a parent comes before the hops that pass its block on */
+        hops[f] = t->hops[f].parent == FCP_NONE ? 1 : hops[t->hops[f].parent] + 1;
+        *out &= !most || hops[f] <= most;
+    }
+    return hops ? FCP_OK : FCP_E_NO_MEMORY;
+}
+
+/* Replaces the direct ways in s->out by ways with relays, if these save enough, and need no more stages than the
+ * program states. */
 static fcp_code try_relays(state *s) {
     planning *x = s->x;
     traffic *direct = s->out;
@@ -392,8 +417,10 @@ static fcp_code try_relays(state *s) {
     const uint64_t most = now.all - now.all / (s->trees ? TREES_SAVE : ROUTES_SAVE);
     if (s->trees && now.least >= most) return FCP_OK;
     code = make_hops(s);
-    if (!code) code = ways_time_of(x, s->out, &then);
-    if (code == FCP_E_PLAN_SIZE || (!code && then.all >= most)) {
+    bool in_time = true;
+    if (!code) code = arrives_in_time(s, &in_time);
+    if (!code && in_time) code = ways_time_of(x, s->out, &then);
+    if (code == FCP_E_PLAN_SIZE || (!code && (!in_time || then.all >= most))) {
         s->out = direct;
         code = FCP_OK;
     }

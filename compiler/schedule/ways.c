@@ -160,7 +160,8 @@ fcp_code ways_time_of(planning *x, const traffic *t, ways_time *out) {
         const ports_sum ports = busiest_port(&w);
         const wide compute = place_computing(x, &facts, pairs, pass);
         /* where `divisions` decides, about so many units go in each of them but the first */
-        const uint64_t room = x->coalesce ? away_room(x, t, UINT64_MAX) : ports.units / (g->divisions - 1) + 1;
+        const uint32_t divisions = g->divisions ? g->divisions : DIVISIONS_USUAL;
+        const uint64_t room = x->coalesce ? away_room(x, t, UINT64_MAX) : ports.units / (divisions - 1) + 1;
         all += pass_time(ports.busy, ports.units, compute, legs, room);
         at_least += pass_time(ports.least, ports.units, compute, 1, room);
     }

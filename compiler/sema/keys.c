@@ -450,8 +450,9 @@ static bool ratio_value(sema *s, const expr *e, const strategy_param *p, uint32_
     int exponent = 0;
     if (e->kind == EXPR_INT) mantissa = (uint64_t)e->integer;
     else if (e->kind != EXPR_FLOAT || !decimal_parse(e->name, &mantissa, &exponent)) {
-        diag_error(s->d, FCP_E_TYPE, e->at, "%s must be a number from %.10g to %.10g, for instance %.10g", p->name,
-                   p->least / 1e6, p->most / 1e6, p->usual / 1e6);
+        diag_error(s->d, FCP_E_TYPE, e->at, "%s must be %s%sa number from %.10g to %.10g, for instance %.10g", p->name,
+                   p->words ? p->words[0] : "", p->words ? " or " : "", p->least / 1e6, p->most / 1e6,
+                   p->usual ? p->usual / 1e6 : 0.1);
         return false;
     }
     bool good = decimal_scale(mantissa, exponent + 6, &v), small = good && v < p->least;
@@ -501,7 +502,8 @@ static void time_value(sema *s, const expr *e, const strategy_param *p, uint32_t
 
 static void check_value(sema *s, const expr *e, const strategy_param *p, uint32_t *out) {
     int64_t v;
-    if (p->kind == PARAM_RATIO) {
+    const bool named = p->words && e->kind == EXPR_NAME && !strcmp(e->name, p->words[0]);
+    if (p->kind == PARAM_RATIO && !named) {
         ratio_value(s, e, p, out);
     } else if (p->kind == PARAM_FLAG) {
         int flag = flag_value(s, e, p->name);
@@ -513,7 +515,7 @@ static void check_value(sema *s, const expr *e, const strategy_param *p, uint32_
         if (i >= 0) *out = (uint32_t)i;
         else if (e->kind == EXPR_CALL)
             diag_error(s->d, FCP_E_ARGUMENT, e->at, "%s takes a name without arguments", p->name);
-    } else if (p->words && e->kind == EXPR_NAME && !strcmp(e->name, p->words[0])) {
+    } else if (named) {
         *out = 0;
     } else if (p->kind == PARAM_TIME) {
         time_value(s, e, p, out);

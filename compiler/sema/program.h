@@ -10,9 +10,10 @@
 enum { BLOCK_AUTO = 0, BLOCK_USUAL = 4096 };
 #define MARGIN_AUTO UINT32_MAX
 
-/* How groups cuts a sequence over the ranks of its group. */
+/* How fcp places blocks, and how ring and zigzag send keys. */
 typedef enum fcp_placing { PLACE_NEAR, PLACE_LPT, PLACES } fcp_placing;
 typedef enum ring_send { RING_AROUND, RING_DIRECT, RING_SENDS } ring_send;
+/* How groups cuts a sequence over the ranks of its group. */
 typedef enum groups_shape { GROUPS_ZIGZAG, GROUPS_RING, GROUPS_SHAPES } groups_shape;
 
 /* Where cad takes homes from: the caller's ranks, or those that another strategy would choose. */
@@ -181,9 +182,11 @@ struct fcpc_program {
     /* ulysses and upipe: how many ranks share heads; how many heads are computed at a time; and, if there are several
      * groups of such ranks, BETWEEN(the strategy that divides the batch among them), else 0. */
     uint32_t inside, together, between;
-    /* dcp: how far a rank's tokens may be over the mean, in millionths; stages in all, where `coalesce` is 0. Others have
-     * no divisions, 0. */
+    /* dcp: how far a rank's tokens may be over the mean, in millionths; stages in which tiles run, where `coalesce` is 0
+     * (schedule/schedule.c). 0: no limit is stated, as for other strategies */
     uint32_t epsilon_memory, divisions;
+    uint32_t epsilon_nodes; /* dcp: how far a node's work may be over the mean of nodes, in millionths; then `tolerance`
+                             * is over the mean of a rank's node. 0: nodes have none of their own */
     bool relay;         /* blocks that many nodes read are passed on from node to node */
     bool passes[FCP_PASSES];
     fcp_layout layout;
@@ -209,6 +212,14 @@ struct fcpc_program {
  * size. */
 static inline uint32_t program_block(const struct fcpc_program *p) {
     return p->block == BLOCK_AUTO ? BLOCK_USUAL : p->block;
+}
+
+/* How far a rank's work may be over the mean of all ranks, in millionths. Where nodes have a tolerance of their own,
+ * both come together. Example: 0.1 inside nodes and 0.4 between them are 1.1 x 1.4 - 1 = 0.54. At most UINT32_MAX. */
+static inline uint32_t program_rank_tolerance(const struct fcpc_program *p) {
+    const uint64_t both =
+        (1000000 + (uint64_t)p->tolerance) * (1000000 + (uint64_t)p->epsilon_nodes) / 1000000 - 1000000;
+    return !p->epsilon_nodes || p->nodes == 1 ? p->tolerance : both < UINT32_MAX ? (uint32_t)both : UINT32_MAX;
 }
 
 /* What the program's `between` holds for a strategy: its number plus 1, because 0 means that there is none. */

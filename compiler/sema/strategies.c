@@ -28,7 +28,7 @@ static const char *const placings[PLACES] = {[PLACE_NEAR] = "near", [PLACE_LPT] 
 static const char *const splits[] = {"off", "auto"};
 static const char *const shapes[GROUPS_SHAPES] = {[GROUPS_ZIGZAG] = "zigzag", [GROUPS_RING] = "ring"};
 static const char *const in_place[] = {"in_place"}, *const node[] = {"node"}, *const least[] = {"least"};
-static const char *const divided[] = {"divided"}, *const step[] = {"step"};
+static const char *const divided[] = {"divided"}, *const step[] = {"step"}, *const off[] = {"off"};
 static const char *const sends[RING_SENDS] = {[RING_AROUND] = "around", [RING_DIRECT] = "direct"};
 static const char *const decides[] = {"auto"};
 #define X(id, name) [CAD_BASE_##id] = name,
@@ -59,7 +59,8 @@ const strategy_param strategy_params[STRATEGY_PARAMS] = {
     {"heads", OF(UPIPE), PARAM_COUNT, 1, 4096, 0, IN(together), least},
     {"epsilon_compute", OF(DCP), PARAM_RATIO, 1000, 100000000, 100000, IN(tolerance), NULL},
     {"epsilon_memory", OF(DCP), PARAM_RATIO, 1000, 100000000, 100000, IN(epsilon_memory), NULL},
-    {"divisions", OF(DCP), PARAM_COUNT, 2, 64, 4, IN(divisions), NULL, true},
+    {"epsilon_nodes", OF(DCP), PARAM_RATIO, 1000, 100000000, 0, IN(epsilon_nodes), off},
+    {"divisions", OF(DCP), PARAM_COUNT, 2, 64, 0, IN(divisions), decides, true},
     {"effort", AUTO, PARAM_COUNT, 1, 3, 1, IN(effort), NULL},
     {"budget", AUTO, PARAM_TIME, 1, 3600000000, 0, IN(budget), decides},
     {"among", AUTO, PARAM_SET, 0, FCP_STRATEGY_COUNT - 1, ALL, IN(among), fcp_strategy_names},

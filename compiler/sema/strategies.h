@@ -51,7 +51,7 @@ extern const strategy_facts strategy_facts_of[STRATEGY_ANY]; /* of auto: zeros *
 /* What a strategy takes in parentheses. The program keeps each as a uint32_t. */
 typedef enum param_kind {
     PARAM_COUNT, /* a whole number, or the first of `words`, which is 0 */
-    PARAM_RATIO, /* a number with a point, kept in millionths */
+    PARAM_RATIO, /* a number with a point, kept in millionths, or the first of `words`, which is 0 */
     PARAM_WORD,  /* one of `words`, kept as its number */
     PARAM_TIME,  /* a time with its unit, kept in microseconds, or the first of `words`, which is 0 */
     PARAM_FLAG,  /* true or false, kept as 1 or 0 */
@@ -67,7 +67,7 @@ typedef struct strategy_param {
     const char *const *words;    /* NULL: none */
     bool schedules;              /* it changes nothing before the schedule: no block and no home */
 } strategy_param;
-enum { STRATEGY_PARAMS = 26 };
+enum { STRATEGY_PARAMS = 27 };
 extern const strategy_param strategy_params[STRATEGY_PARAMS];
 
 /* Names of all strategies, and then "auto". */

@@ -641,6 +641,10 @@ static bool draw_params(random_program *p, dice *d, int strategy, uint32_t lanes
         const uint32_t whole = roll(d, 4) ? 0 : roll(d, 3);
         put_word(p, ", epsilon_compute = ");
         put_hundredths(p, whole * 100 + 1 + roll(d, 60));
+        if (roll(d, 3) == 0) {
+            put_word(p, ", epsilon_nodes = ");
+            put_hundredths(p, 1 + roll(d, 90));
+        }
     }
     if (strategy == FCP_STRATEGY_CAD) {
         uint32_t base = roll(d, 4);

@@ -40,11 +40,34 @@ plans "within both tolerances, with less than a third of the bytes of fcp" '.[0]
 plans "tighter tolerances are kept, too" '.[0] | .compute_max_over_mean <= 1.02 and .tokens_max_over_mean <= 1.03' \
     '-D plan.strategy=dcp(epsilon_compute=0.02,epsilon_memory=0.03)'
 
+row dcp_two_tolerances -D 'batch.lengths=[4K, 2K, 250 x 8]' -D plan.block=128
+# The work of each node over the mean of nodes, and of each rank over the mean of its node.
+within='$1 == "tile" { pairs[$2] = of("pairs") }
+    $1 == "exec" { r = of("rank"); load[r] += pairs[$2]; node[int(r / 8)] += pairs[$2]; all += pairs[$2] }
+    END { for (v = 0; v < 4; v++) if (node[v] * 4 > all * (1 + nodes)) wrong("node " v ": " node[v] * 4 / all)
+        for (v = 0; v < 4; v++) if (node[v] * 4 > all * 1.1) wide++
+        if ((nodes > 0.1) != (wide > 0)) wrong(wide + 0 " nodes over 1.1 of the mean")
+        for (r = 0; r < 32; r++) if (load[r] * 8 > node[int(r / 8)] * (1 + ranks)) wrong("rank " r ": " load[r]) }'
+counts "nodes are within 0.4, and one of them uses it; ranks are within 0.1 of their node" problem,placement \
+    "BEGIN { nodes = 0.4; ranks = 0.1 } $within"
+counts "tighter ones are kept, too" problem,placement "BEGIN { nodes = 0.03; ranks = 0.05 } $within" \
+    -D plan.strategy.epsilon_nodes=0.03 -D plan.strategy.epsilon_compute=0.05
+plans "the wider one saves bytes between nodes; off is the default" '
+    [.[].bytes_inter_node] | .[0] < .[1] and .[0] < .[2]' '' '-D plan.strategy.epsilon_nodes=0.03' \
+    '-D plan.strategy.epsilon_nodes=off'
+
 row dcp_divisions -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128
 counts "the first waits for nothing; the others share the rounds, none has more than a third" rounds '
     $1 == "round" { rounds++; n[of("stage")]++ }
     END { for (s = 1; s <= 3; s++) if (n[s] < 1 || n[s] > int((rounds + 2) / 3)) wrong("stage " s ": " n[s])
         if (n[0] || n[4]) wrong("stage 0: " n[0] ", 4: " n[4]) }'
+for divisions in 2 4 8; do
+    # queries and results move there, and blocks are passed on inside a node
+    counts "tokens in place, two nodes: $divisions stages compute, two at least" schedule '
+        $1 == "visit" { if (of("stage") > last) last = of("stage") }
+        END { if (last + 1 != most && most > 2) wrong(last + 1 " stages compute") }'"BEGIN { most = $divisions }" \
+        -D plan.layout=contiguous -D cluster.nodes=2 -D "plan.strategy.divisions=$divisions"
+done
 plans "as many stages as divisions" '[.[].stages] == [2, 4, 8]' '-D plan.strategy.divisions=2' '' \
     '-D plan.strategy.divisions=8'
 

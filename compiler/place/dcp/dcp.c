@@ -18,6 +18,8 @@
  *      on the finest a row. So whole sequences make room for one another before cuts slide along them.
  *   6. Refine once more on the original blocks. The tiles of a row that do not run at home can now move one by one.
  *
+ * If nodes have a cap of their own, all of this is done twice: among nodes, and then in each node (two_tolerances.c).
+ *
  * Other partitioners coarsen the hypergraph first and then divide the coarsest one. Here the initial partition comes
  * first, because it needs no coarsening: sequences are known, and need not be found from what blocks share.
  */
@@ -25,6 +27,13 @@
 
 #include "compiler/base/group.h"
 #include "compiler/place/dcp/dcp.h"
+
+uint64_t dcp_cap_of(uint64_t sum, uint32_t ranks, uint32_t epsilon) {
+    const uint64_t mean = sum / ranks + (sum % ranks != 0);
+    unsigned __int128 cap = (unsigned __int128)sum * (1000000 + (uint64_t)epsilon) / 1000000 / ranks;
+    if (cap > UINT64_MAX / 2) cap = UINT64_MAX / 2;
+    return cap > mean ? (uint64_t)cap : mean;
+}
 
 fcp_code dcp_cost_of(const dcp_input *in, const uint32_t *home, const uint32_t *exec, arena *scratch, dcp_cost *out) {
     const uint32_t n = in->blocks, tiles = in->tile_start[n], nodes = (in->ranks + in->gpus - 1) / in->gpus;
@@ -201,6 +210,7 @@ fcp_code dcp_partition_batch(const dcp_input *in, arena *scratch, uint32_t *out_
     dcp_columns c;
     dcp_derived j = {.in = *in};
     arena stage = {.pool = scratch->pool}, step = stage; /* each stage, and each step of one, begins with them empty */
+    if (in->node_pair_cap) return dcp_divide_twice(in, scratch, out_home, out_exec);
     if (!dcp_open_partition(in, scratch, &p)) return FCP_E_NO_MEMORY;
     fcp_code code = columns_of(in, scratch, &c);
     if (!code && !in->fixed) code = dcp_coarsen_batch(in, &c, scratch, &j);

@@ -24,6 +24,8 @@
  *   initial_partition.c    an initial partition: whole sequences, and strips of those that are too heavy
  *   rooms.c                which rank has most room
  *   initial_by_nodes.c     another one: among nodes first, then each node's part among its ranks
+ *   node_batches.c         what a node got, as a batch of its own
+ *   two_tolerances.c       a tolerance between nodes, and another one inside
  *   initial_given_homes.c  one for given homes: rows leave ranks that have too much work
  *   rebalance_tiles.c      moves some tiles of a row, to reach the cap on pairs
  *   hypergraph.c           the hypergraph of a placement, and coarsening of it
@@ -55,6 +57,11 @@ typedef struct dcp_input {
     const uint32_t *fixed;      /* per block: its home, where homes are given and only tiles are placed; or NULL */
     uint32_t net;               /* a byte between nodes counts as so many inside one */
     uint64_t pair_cap, token_cap;
+    /* two_tolerances.c. The cap on a node's pairs; 0: nodes have none. If there is one, a rank may also have no more
+     * than `within` millionths over the mean of its node. */
+    uint64_t node_pair_cap;
+    uint32_t within;
+    const uint8_t *guest; /* per block, with `fixed`: 1: it is at home in another node, and `fixed` holds no more */
     const volatile int *stop;
 } dcp_input;
 
@@ -70,6 +77,8 @@ typedef struct dcp_cost {
     uint64_t most_pairs, most_tokens;
 } dcp_cost;
 
+/* A cap: the mean plus epsilon millionths of it, rounded down; but no less than the mean rounded up. */
+uint64_t dcp_cap_of(uint64_t sum, uint32_t ranks, uint32_t epsilon);
 /* dcp.c. Divides blocks and tiles among ranks. Both caps are kept, unless single blocks or tiles are too large for
  * that: dcp_cost_of tells. Cost: about 10 ms at 64 ranks of 32 blocks. Memory: O(blocks + tiles). */
 fcp_code dcp_partition_batch(const dcp_input *in, arena *scratch, uint32_t *out_home, uint32_t *out_exec);
@@ -143,6 +152,11 @@ fcp_code dcp_initial_partition(const dcp_input *in, arena *refine, arena *scratc
 /* initial_by_nodes.c. Makes the initial partition that divides the batch among nodes first. `step` is empty before and
  * after. */
 fcp_code dcp_initial_by_nodes(const dcp_input *in, arena *scratch, arena *step, dcp_partition *out);
+/* A node's cap on pairs or tokens: that of its ranks together, of which it may use only so many percent of what they
+ * may have over the mean. sum: of all nodes. */
+uint64_t dcp_node_cap(const dcp_input *in, uint64_t cap, uint64_t sum, uint32_t percent);
+/* two_tolerances.c. Divides a batch with node_pair_cap: the same as dcp_partition_batch. */
+fcp_code dcp_divide_twice(const dcp_input *in, arena *scratch, uint32_t *out_home, uint32_t *out_exec);
 /* initial_given_homes.c. An initial partition of tiles alone, where homes are given. */
 fcp_code dcp_initial_given_homes(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_partition *out);
 
@@ -155,6 +169,20 @@ typedef struct dcp_derived {
     uint64_t *tile_pairs;
     uint32_t *block, *tile;
 } dcp_derived;
+
+/* A batch divided among nodes: the node of each block and tile, and the blocks and tiles of each node. */
+typedef struct dcp_by_node {
+    dcp_partition at;
+    uint32_t *tile_q;               /* of each tile */
+    uint32_t *block_start, *blocks; /* those of node v are blocks[block_start[v]] to blocks[block_start[v + 1] - 1] */
+    uint32_t *tile_start, *tiles;
+    uint32_t *name; /* per block: its number in the batch of the node at hand; FCP_NONE: it is not in that batch */
+} dcp_by_node;
+
+/* node_batches.c. Lists the blocks and tiles of each node; x->at is given. */
+fcp_code dcp_list_by_node(const dcp_input *in, uint32_t nodes, arena *scratch, dcp_by_node *x);
+/* Makes a batch of what a node got. out->block and out->tile lead back to the numbers of the whole batch. */
+fcp_code dcp_batch_of_node(const dcp_input *in, dcp_by_node *x, uint32_t node, arena *scratch, dcp_derived *out);
 
 /* dcp.c. Allocates a derived batch of so many blocks and tiles, with ranks and caps as in `of`. False: no memory. */
 bool dcp_open_derived(const dcp_input *of, uint32_t blocks, uint32_t tiles, arena *scratch, dcp_derived *out);

@@ -3,7 +3,9 @@
  *
  * Requires: a problem with its tiles.
  * Gives: a home for each block and a rank for each tile. No rank has more pairs than (1 + epsilon_compute) times the
- *     mean, unless single tiles are too heavy, nor more tokens than (1 + epsilon_memory) times the mean.
+ *     mean, unless single tiles are too heavy, nor more tokens than (1 + epsilon_memory) times the mean. With
+ *     epsilon_nodes the first mean is that of the rank's node, and no node has more than (1 + epsilon_nodes) times the
+ *     mean of nodes.
  * Cost: that of dcp_partition_batch.
  * Units: pairs; tokens, weighted where the plan is split (place_input.c); epsilons are in millionths.
  */
@@ -13,14 +15,6 @@
 #include "compiler/place/dcp/dcp.h"
 #include "compiler/problem/problem.h"
 #include "runtime/plan/bytes.h"
-
-/* A cap: the mean plus epsilon of it, rounded down; but no less than the mean rounded up. */
-static uint64_t cap_of(uint64_t sum, uint32_t ranks, uint32_t epsilon) {
-    const uint64_t mean = sum / ranks + (sum % ranks != 0);
-    unsigned __int128 cap = (unsigned __int128)sum * (1000000 + (uint64_t)epsilon) / 1000000 / ranks;
-    if (cap > UINT64_MAX / 2) cap = UINT64_MAX / 2;
-    return cap > mean ? (uint64_t)cap : mean;
-}
 
 /* Reports that no placement within the stated epsilon_memory was found. Says what would do: a cap of the mean plus one
  * block always suffices. */
@@ -65,9 +59,12 @@ static fcp_code dcp_input_of(planning *x, const place_input *in, const bool pass
                        .tile_k = p->tile_k,
                        .tile_pairs = p->tile_pairs,
                        .net = (uint32_t)max_u64(1, min_u64(net, 1000)),
-                       .pair_cap = cap_of(p->pairs, in->ranks, g->tolerance),
-                       .token_cap = cap_of(*out_tokens, in->ranks, g->epsilon_memory),
+                       .pair_cap = dcp_cap_of(p->pairs, in->ranks, program_rank_tolerance(g)),
+                       .token_cap = dcp_cap_of(*out_tokens, in->ranks, g->epsilon_memory),
+                       .within = g->tolerance,
                        .stop = in->stop};
+    if (g->epsilon_nodes && in->ranks > in->gpus)
+        out->node_pair_cap = dcp_cap_of(p->pairs, in->ranks / in->gpus, g->epsilon_nodes);
     if (out->fixed) { /* tokens are where they are */
         out->token_cap = UINT64_MAX / 2;
         return FCP_OK;

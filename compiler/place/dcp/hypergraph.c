@@ -114,7 +114,7 @@ fcp_code dcp_hypergraph_of(const dcp_input *in, const dcp_columns *c, const dcp_
         uint32_t parts = 0, first = in->tile_start[q], end = in->tile_start[q + 1];
         out->tokens[out_data[q]] = in->block[q].tokens;
         out->part[out_data[q]] = p->home[q];
-        out->fixed[out_data[q]] = in->fixed != NULL;
+        out->fixed[out_data[q]] = in->fixed && !(in->guest && in->guest[q]);
         begin_net(&nets);
         add_pin(&nets, out_data[q]);
         for (uint32_t t = first; t < end; t++) {

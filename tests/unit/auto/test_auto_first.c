@@ -38,9 +38,9 @@ Test(auto_first, settings) {
         const char *layout, *strategy;
         uint32_t epsilon, divisions, coalesce; /* of dcp's first candidate; of cad's small blocks */
     } cases[] = {{"planned", "auto", 50000, 0, 32},
-                 {"contiguous", "auto", 20000, 16, 32},
+                 {"contiguous", "auto", 20000, 24, 32},
                  {"contiguous", "auto(coalesce = 8)", 20000, 0, 0},
-                 {"zigzag", "auto", 20000, 16, 32}};
+                 {"zigzag", "auto", 20000, 24, 32}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char source[400];
         auto_report r = {.count = 0};
