@@ -55,7 +55,8 @@ typedef struct grouping {
     uint32_t *home, *rank;  /* per block: where it lives, and who computes its rows */
 } grouping;
 
-/* groups_cut.c. Makes the model of costs for a program. FCP_E_PROFILE: there is no profile of its GPU. */
+/* groups_cut.c. Makes the model of costs for a program, of the profile that its parser was given, or else of its GPU's.
+ * FCP_E_PROFILE: there is no profile of its GPU. */
 fcp_code groups_model_of(const struct fcpc_program *g, groups_model *out, fcp_error *err);
 
 /* The strategy's functions: place.h. */

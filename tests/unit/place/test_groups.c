@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compiler/place/groups/groups.h"
+#include "compiler/simulate/profile.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/planned.h"
 
@@ -184,6 +185,63 @@ Test(groups, left_over_ranks_go_where_they_help_most) {
         }
         for (uint32_t k = 0; k < count; k++) cr_assert_eq(g[k].degree, degree[k], "drawn %d, group %u", i, k);
         arena_free(&scratch);
+    }
+}
+
+/* --- profiles ----------------------------------------------------------------------------------------------------- */
+
+/* The degrees of a batch's groups under a model. Returns the makespan, which is the least there is. */
+static uint64_t degrees_by(const groups_model *m, const planned *x, groups_group *out) {
+    const grouping *g = x->at.grouping;
+    arena scratch = {0};
+    memcpy(out, g->groups, g->count * sizeof *out);
+    cr_assert_eq(groups_choose(m, out, g->count, x->p.ranks, &scratch), FCP_OK);
+    arena_free(&scratch);
+    const uint64_t found = longest(m, out, g->count, x->p.ranks);
+    cr_assert_eq(found, by_program(m, out, g->count, x->p.ranks));
+    return found;
+}
+
+/* A profile that the caller gives takes the place of the GPU's. Where computing is slower, or a launch, other degrees
+ * are the best ones: those of before would take longer. */
+Test(groups, degrees_follow_the_profile_that_is_given) {
+    static const struct { uint32_t full, launch; } times[] = {{40, 1}, {1, 1000}};
+    enum { COUNT = 64 };
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        planned x;
+        sim_profile given;
+        groups_model m;
+        fcp_error err;
+        groups_group own[COUNT], other[COUNT];
+        plan_to_placement(
+            &x,
+            "model { heads = 8; kv_heads = 8 }\ncluster { nodes = 4; gpus = 8; inter = 5 GB/s; gpu = h200 }\n"
+            "batch { lengths = [96K, 70K, 48K, 30K, 12K x 6, 4K x 20, 1K x 60] }\n"
+            "plan { mask = causal; margin = 16; strategy = groups(tokens = 64K) }\n",
+            NULL);
+        const uint32_t count = x.at.grouping->count;
+        cr_assert(count > 2 && count <= COUNT);
+        memcpy(own, x.at.grouping->groups, count * sizeof *own); /* as the GPU's profile has it */
+        cr_assert_eq(sim_profile_of(&x.program->cluster, &given, &err), FCP_OK);
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            for (int d = 0; d < SIM_HEAD_DIMS; d++) {
+                given.kernels[pass][d].at[SIM_FULL] *= times[i].full;
+                given.kernels[pass][d].at[SIM_LAUNCH] *= times[i].launch;
+            }
+        x.program->profile = &given;
+        cr_assert_eq(groups_model_of(x.program, &m, &err), FCP_OK);
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            const sim_kernel k = sim_profile_kernel(&given, (fcp_pass)pass, 128, 128);
+            cr_assert(m.pass[pass].cell == 8 * k.at[SIM_FULL] && m.pass[pass].launch == k.at[SIM_LAUNCH]);
+        }
+        const uint64_t best = degrees_by(&m, &x, other);
+        uint64_t before = 0;
+        for (uint32_t k = 0; k < count; k++) {
+            const uint64_t time = groups_time(&m, &own[k], own[k].degree);
+            if (time > before) before = time;
+        }
+        cr_assert_gt(before, best, "case %zu: the choice must differ", i);
+        planned_free(&x);
     }
 }
 
