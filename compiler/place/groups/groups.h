@@ -19,9 +19,10 @@ typedef struct groups_group {
 } groups_group;
 
 /* What a pass costs. cell: the picoseconds of a FULL cell in all query heads. launch: the least picoseconds of a step
- * of the ring. bytes: what travels for one key. */
+ * of the ring. bytes: what travels for one key. linear: the picoseconds that linear layers take for a query; 0: they are
+ * left out. */
 typedef struct groups_pass {
-    uint64_t cell, launch, bytes;
+    uint64_t cell, launch, bytes, linear;
 } groups_pass;
 typedef struct groups_model {
     groups_pass pass[FCP_PASSES]; /* zeros: the plan does not have it */

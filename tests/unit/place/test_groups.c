@@ -6,6 +6,7 @@
 
 #include "compiler/place/groups/groups.h"
 #include "compiler/simulate/profile.h"
+#include "tests/support/groups_noise.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/planned.h"
 
@@ -69,7 +70,7 @@ static groups_model draw_model(uint64_t *state) {
     groups_model m = {.gpus = 1 + (uint32_t)draw(state, 8), .ring = draw(state, 2)};
     for (int pass = 0; pass < 1 + (int)draw(state, 2); pass++)
         m.pass[pass] = (groups_pass){1 + draw(state, 1000000), draw(state, draw(state, 2) ? 1000 : 50000000),
-                                     draw(state, 8192)};
+                                     draw(state, 8192), draw(state, 3) ? 0 : draw(state, 2000000)};
     for (int f = 0; f < FCP_FABRICS; f++) {
         m.latency[f] = draw(state, 10000000);
         m.rate[f] = 1000000000 + draw(state, 400) * 1000000000;
@@ -247,49 +248,32 @@ Test(groups, degrees_follow_the_profile_that_is_given) {
 
 /* --- noise -------------------------------------------------------------------------------------------------------- */
 
-/* A factor 1 + x, x of mean 0 and this standard deviation: the sum of twelve draws. */
-static double factor(uint64_t *state, double deviation) {
-    double sum = -6;
-    for (int i = 0; i < 12; i++) sum += (double)draw(state, 1 << 30) / (1 << 30);
-    double f = 1 + sum * deviation;
-    return f > 0.1 ? f : 0.1;
-}
-
-static groups_model noisy(groups_model m, uint64_t *state, double deviation) {
-    for (int pass = 0; pass < FCP_PASSES; pass++) {
-        groups_pass *p = &m.pass[pass];
-        p->cell = (uint64_t)((double)p->cell * factor(state, deviation));
-        p->launch = (uint64_t)((double)p->launch * factor(state, deviation));
-    }
-    for (int f = 0; f < FCP_FABRICS; f++) {
-        m.latency[f] = (uint64_t)((double)m.latency[f] * factor(state, deviation));
-        m.rate[f] = (uint64_t)((double)m.rate[f] * factor(state, deviation));
-    }
-    return m;
-}
-
-/* Whether the choice of degrees for a batch stays the same under noise that is drawn 40 times. Prints how often it
- * does. */
-static uint32_t unchanged(const planned *x, const groups_model *m, uint64_t seed, double deviation) {
+/* How often the choice of degrees for a batch stays the same under noise that is drawn 40 times. */
+static uint32_t unchanged(planned *x, const uint64_t linear[FCP_PASSES], uint64_t seed, double deviation) {
     const grouping *g = x->at.grouping;
-    groups_group *again = malloc(g->count * sizeof *again);
+    groups_group *exact = malloc(g->count * sizeof *exact), *again = malloc(g->count * sizeof *again);
+    sim_profile profile;
+    groups_model m;
+    fcp_error err;
     uint32_t same = 0;
-    for (int i = 0; i < 40; i++) {
-        groups_model n = noisy(*m, &seed, deviation);
+    cr_assert_eq(sim_profile_of(&x->program->cluster, &profile, &err), FCP_OK);
+    for (int i = -1; i < 40; i++) {
         arena scratch = {0};
+        groups_group *now = i < 0 ? exact : again;
         bool equal = true;
-        memcpy(again, g->groups, g->count * sizeof *again);
-        cr_assert_eq(groups_choose(&n, again, g->count, x->p.ranks, &scratch), FCP_OK);
-        for (uint32_t k = 0; k < g->count; k++) equal &= again[k].degree == g->groups[k].degree;
-        same += equal;
+        memcpy(now, g->groups, g->count * sizeof *now);
+        cr_assert_eq(noise_model(x->program, &profile, linear, &seed, i < 0 ? 0 : deviation, &m), FCP_OK);
+        cr_assert_eq(groups_choose(&m, now, g->count, x->p.ranks, &scratch), FCP_OK);
+        for (uint32_t k = 0; k < g->count; k++) equal &= now[k].degree == exact[k].degree;
+        same += i >= 0 && equal;
         arena_free(&scratch);
     }
-    free(again);
+    free(exact), free(again);
     return same;
 }
 
 /* The published test: normal noise on every coefficient. Where the network decides the time, the choice does depend on
- * it. */
+ * it, and where linear layers take as long as attention, on their relation. */
 Test(groups, noise_of_twenty_percent_changes_no_choice) {
     static const char *const drawn[] = {"median = 2K, sigma = 1.6", "median = 8K, sigma = 1.2",
                                         "median = 500, sigma = 2.2"};
@@ -297,8 +281,6 @@ Test(groups, noise_of_twenty_percent_changes_no_choice) {
     for (int i = 0; i < 18; i++) {
         char text[512];
         planned x;
-        groups_model m;
-        fcp_error err;
         const int nodes = i % 2 ? 8 : 4;
         snprintf(text, sizeof text,
                  "model { heads = 64; kv_heads = 8 }\ncluster { nodes = %d; gpus = 8; gpu = h200 }\n"
@@ -306,19 +288,31 @@ Test(groups, noise_of_twenty_percent_changes_no_choice) {
                  "plan { mask = causal; strategy = groups(tokens = %s) }\n",
                  nodes, drawn[i % 3], nodes * 8 * 32768, i + 1, i / 3 % 2 ? "64K" : "40K");
         plan_to_placement(&x, text, NULL);
-        cr_assert_eq(groups_model_of(x.program, &m, &err), FCP_OK);
-        cr_assert_eq(unchanged(&x, &m, (uint64_t)i + 1, 0.2), 40, "batch %d", i);
+        cr_assert_eq(unchanged(&x, (const uint64_t[]){0, 0}, (uint64_t)i + 1, 0.2), 40, "batch %d", i);
         for (uint32_t k = 0; k < x.at.grouping->count; k++) odd += x.at.grouping->groups[k].degree % 4 == 3;
-        m.rate[FCP_NET] /= 40;
-        m.rate[FCP_LOCAL] /= 40;
-        arena scratch = {0};
-        cr_assert_eq(groups_choose(&m, x.at.grouping->groups, x.at.grouping->count, x.p.ranks, &scratch), FCP_OK);
-        changed += unchanged(&x, &m, (uint64_t)i + 1, 0.2) < 40;
-        arena_free(&scratch);
+        x.program->cluster.inter /= 40;
+        x.program->cluster.intra /= 40;
+        changed += unchanged(&x, (const uint64_t[]){0, 0}, (uint64_t)i + 1, 0.2) < 40;
         planned_free(&x);
     }
     cr_assert_gt(odd, 10);
     cr_assert_gt(changed, 5, "noise must be able to change a choice");
+}
+
+/* Linear layers take their time for each query of a group, over its ranks. */
+Test(groups, linear_layers_are_divided_among_the_ranks) {
+    uint64_t state = 7;
+    for (int i = 0; i < 300; i++) {
+        groups_model m = draw_model(&state), without = m;
+        groups_group g = draw_group(&state, 1);
+        const uint32_t d = 1 + (uint32_t)draw(&state, 30);
+        uint64_t added = 0;
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            m.pass[pass].linear = draw(&state, 1000000), without.pass[pass].linear = 0;
+            if (m.pass[pass].cell) added += g.queries * m.pass[pass].linear / d;
+        }
+        cr_assert_eq(groups_time(&m, &g, d), groups_time(&without, &g, d) + added);
+    }
 }
 
 /* --- plans -------------------------------------------------------------------------------------------------------- */
