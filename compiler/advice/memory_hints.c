@@ -28,10 +28,11 @@ void advise_end_again(planning *x, planning *other) {
 }
 
 /* The bytes of the fullest rank. */
-static uint64_t peak_of(const planning *x) {
+static uint64_t peak_of(planning *x) {
     fcp_problem facts;
+    memory_peak most;
     problem_facts(x, &facts);
-    return lower_memory_peak(x, &facts).bytes;
+    return lower_memory_need(x, &facts, &most) ? UINT64_MAX : most.bytes;
 }
 
 /* Runs the passes that follow `after` again on `other`, a copy of x with another setting. *out_bytes becomes the memory

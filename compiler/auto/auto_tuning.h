@@ -59,8 +59,8 @@ enum {
 /* --- large batches: with effort 1, what takes long to plan is tried less ------------------------------------------ */
 
 enum {
-    /* Tiles. With so many, what seldom gains is left out: neighbours of rivals, two halves (pingpong) by themselves,
-     * and moved rows if tokens stay in place. Also, steps that gain buy no more tries. */
+    /* Tiles. With so many, what seldom gains is left out: neighbours of rivals, and moved rows if tokens stay in
+     * place. Also, steps that gain buy no more tries. */
     HEAVY_TILES = 48 << 10,
     /* Tiles. With so many, smaller blocks are tried with one setting only, and not at all with a strategy whose tiles
      * are slow to place (dcp). A third setting is tried only if the second was better than the first. */

@@ -23,7 +23,7 @@
  *   - Why finer blocks help: a result can leave only when the last keys of its row have been computed. With fine blocks
  *     that is earlier.
  *   - What else is changed: stages of fine blocks are short, and each relay costs a stage. So the stages get as many
- *     bytes as before, and the work is done in two halves (pingpong). Such a plan takes up to 10 % less time.
+ *     bytes as before.
  */
 #include <string.h>
 
@@ -32,7 +32,7 @@
 /* The axes: what may be changed in a candidate. A value is doubled or halved; with `by_one` it is changed by 1. BLOCK
  * and RELAY are no parameters of a strategy. in_place and homes say whether effort 1 goes up, down, both or neither:
  * the one if tokens stay in place, the other if the strategy chooses homes. */
-typedef enum axis { TOLERANCE, BLOCK, COALESCE, BUFFERS, RELAY, EPSILON, DIVISIONS, TOKENS, PINGPONG, AXES } axis;
+typedef enum axis { TOLERANCE, BLOCK, COALESCE, BUFFERS, RELAY, EPSILON, DIVISIONS, TOKENS, AXES } axis;
 typedef enum ways { NEITHER, DOWN, UP, BOTH } ways;
 static const struct {
     const char *param;
@@ -45,12 +45,9 @@ static const struct {
                 [RELAY] = {NULL},
                 [EPSILON] = {"epsilon_compute", false, true, BOTH, BOTH},
                 [DIVISIONS] = {"divisions", false, false, UP, BOTH},
-                [TOKENS] = {"tokens", false, true, BOTH, BOTH},
-                [PINGPONG] = {"pingpong", true, false, UP, NEITHER}};
-static const axis when_computing[AXES] = {COALESCE, DIVISIONS, BLOCK,    TOLERANCE, EPSILON,
-                                          BUFFERS,  TOKENS,    RELAY,    PINGPONG},
-                  when_waiting[AXES] = {COALESCE, BLOCK,    BUFFERS, TOLERANCE, EPSILON,
-                                        DIVISIONS, PINGPONG, RELAY,   TOKENS};
+                [TOKENS] = {"tokens", false, true, BOTH, BOTH}};
+static const axis when_computing[AXES] = {COALESCE, DIVISIONS, BLOCK, TOLERANCE, EPSILON, BUFFERS, TOKENS, RELAY},
+                  when_waiting[AXES] = {COALESCE, BLOCK, BUFFERS, TOLERANCE, EPSILON, DIVISIONS, RELAY, TOKENS};
 
 static bool set_value(auto_candidate *c, uint32_t param, uint32_t value) {
     uint32_t i = 0;
@@ -129,7 +126,6 @@ static bool finer(const auto_job *j, uint32_t centre, auto_candidate *next) {
     if (next->block < BLOCK_LEAST || next->block >= c->block) return false;
     if (j->base->x.problem->tokens / next->block > FINE_BLOCKS) return false;
     if (neighbour(j->program, next, COALESCE, true, &more)) *next = more;
-    if (neighbour(j->program, next, PINGPONG, true, &more)) *next = more;
     return true;
 }
 
@@ -154,7 +150,6 @@ static uint32_t pick_neighbours(auto_job *j, uint32_t centre, uint32_t effort, a
     for (uint32_t i = 0; i < AXES; i++) {
         const axis a = order[(first + i) % AXES];
         const uint32_t cost = axes[a].placed ? PLACED_COST : 1;
-        if (a == PINGPONG && !count && auto_is_hasty(j, effort)) continue; /* beside another one it costs no time */
         if (axes[a].placed && (kept || (effort == 1 && centre != j->best))) continue; /* it seldom gains so much */
         for (int up = 0; up < 2 && count < 2 && cost <= *budget; up++) {
             auto_candidate next;

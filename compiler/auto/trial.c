@@ -115,7 +115,12 @@ static bool is_worth(auto_trial *t) {
 
 static void predict(void *context) {
     auto_trial *t = context;
-    const sim_options options = {.stop = t->job->stop, .brief = true, .room = t->room, .counts = t->counts};
+    const uint64_t *linear = t->settings.linear;
+    const sim_options options = {.stop = t->job->stop,
+                                 .brief = true,
+                                 .room = t->room,
+                                 .counts = t->counts,
+                                 .linear = {linear[FCP_FORWARD], linear[FCP_BACKWARD]}};
     fcp_error err = {0};
     if (!t->placed) t->code = passes_run(&t->x, problem_check_score, strategy_place);
     if (!t->code) t->made->whole = !t->x.placement->exec;
@@ -200,11 +205,10 @@ static bool has_placement(auto_trial *of, auto_trial *t) {
 }
 
 /* Gives `t` the routes and bounds of `of`, whose placement it has, unless a setting differs that changes the routes.
- * There are three such settings: relay; pingpong, if no work moves; and the length of stages, because relays depend on
- * it (schedule/ways.c). */
+ * There are two such settings: relay; and the length of stages, because relays depend on it (schedule/ways.c). */
 static void share_routes(const auto_trial *of, auto_trial *t) {
     const struct fcpc_program *a = &t->settings, *b = &of->settings;
-    if (a->relay != b->relay || (!t->placement.exec && (a->pingpong || b->pingpong))) return;
+    if (a->relay != b->relay) return;
     if (a->relay && a->nodes > 1 && (a->coalesce != b->coalesce || a->divisions != b->divisions)) return;
     t->x.traffic = of->x.traffic;
     t->x.reshuffle = of->x.reshuffle;

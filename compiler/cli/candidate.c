@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "compiler/cli/candidate.h"
+#include "compiler/front/front.h"
 #include "runtime/plan/plan.h"
 
 fcp_code candidate_profile(const cmd_line *line, const fcp_plan *plan, sim_profile *out, fcp_error *err) {
@@ -20,7 +21,9 @@ static fcp_code predict(const candidate_how *how, const fcp_plan *plan, const si
                         candidate *out, sim_result *out_result, fcp_error *err) {
     sim_options options = how->options;
     options.seed = 1;
-    fcp_code code = simulate(plan, profile, &options, memory, out_result, err);
+    fcp_code code = front_linear(plan, options.linear, &out->linear_memory);
+    if (code) return fcp_fail(err, code, "%s", fcp_code_text(code));
+    code = simulate(plan, profile, &options, memory, out_result, err);
     if (code) return code;
     out->summary = *plan->summary;
     for (int pass = 0; pass < FCP_PASSES; pass++) {
@@ -58,6 +61,8 @@ static void add_layers(candidate *sum, const candidate *one, uint32_t times) {
         if (before + added > 0) to->mfu = (to->mfu * before + x->mfu * added) / (before + added);
         to->there |= x->there;
         to->sim.makespan += n * x->sim.makespan;
+        to->sim.linear += n * x->sim.linear;
+        to->sim.layer += n * x->sim.layer;
         for (int b = 0; b < SIM_BOUNDS; b++) to->sim.bound[b] += n * x->sim.bound[b];
         for (int i = 0; i < SIM_REASONS; i++) to->sim.exposed[i] += n * x->sim.exposed[i];
         for (int i = 0; i < FCP_FABRICS; i++) to->sim.bytes[i] += n * x->sim.bytes[i];

@@ -28,6 +28,7 @@ typedef struct run {
     arena memory; /* of the sweeps */
     sweep sweeps[MOST_SWEEPS];
     size_t sweep_count;
+    bool layer;   /* some program says what linear layers take, so that there are times of layers */
     size_t point; /* the combination of settings that is being predicted */
     candidate *layers; /* of a program with layers and without sweeps: each mask; else NULL */
     page page;    /* of --html */
@@ -144,8 +145,10 @@ static void print_pass(const run *r, const text *name, int width, const candidat
     const candidate_pass *x = &c->pass[pass];
     const sim_pass *s = &x->sim;
     if (!x->there) return;
-    printf("%-*.*s %-8s %12.4f %7.3f %-8s %8.3f | %8.3f %8.3f %8.3f %9.3f | %9s %9s %9s %6.3f\n", width,
-           (int)name->size, name->size ? name->at : "", fcp_pass_names[pass], 1e3 * seconds(s->makespan),
+    char layer[40] = "";
+    if (r->layer) snprintf(layer, sizeof layer, " %9.4f %12.4f", 1e3 * seconds(s->linear), 1e3 * seconds(s->layer));
+    printf("%-*.*s %-8s%s %12.4f %7.3f %-8s %8.3f | %8.3f %8.3f %8.3f %9.3f | %9s %9s %9s %6.3f\n", width,
+           (int)name->size, name->size ? name->at : "", fcp_pass_names[pass], layer, 1e3 * seconds(s->makespan),
            x->largest ? (double)s->makespan / (double)x->largest : 1, largest_name(x), x->compute,
            1e3 * seconds(s->exposed[SIM_KV]), 1e3 * seconds(s->exposed[SIM_Q]), 1e3 * seconds(s->exposed[SIM_RETURN]),
            1e3 * seconds(s->exposed[SIM_RESHUFFLE]), summary_number(net, (double)s->bytes[FCP_NET], "B"),
@@ -188,9 +191,9 @@ static fcp_code print_table(const run *r, const candidate *rows, size_t points, 
         if (name.size > width) width = name.size;
     }
     if (!code)
-        printf("%-*s %-8s %12s %7s %-8s %8s | %8s %8s %8s %9s | %9s %9s %9s %6s\n", (int)width,
-               r->sweep_count ? "candidate" : "", "pass", "makespan ms", "/ bound", "which", "max/mean", "kv ms",
-               "q ms", "ret. ms", "resh. ms", "net", "local", "memory", "MFU");
+        printf("%-*s %-8s%s %12s %7s %-8s %8s | %8s %8s %8s %9s | %9s %9s %9s %6s\n", (int)width,
+               r->sweep_count ? "candidate" : "", "pass", r->layer ? "    linear     layer ms" : "", "makespan ms",
+               "/ bound", "which", "max/mean", "kv ms", "q ms", "ret. ms", "resh. ms", "net", "local", "memory", "MFU");
     for (size_t i = 0; i < masks + points && !code; i++) {
         code = row_text(r, input, i, &name, err);
         if (!code) print_row(r, &name, (int)width, i < masks ? &r->layers[i] : &rows[i - masks]);
@@ -202,9 +205,10 @@ static fcp_code print_table(const run *r, const candidate *rows, size_t points, 
 
 static void csv_text(const run *r, const candidate *rows, size_t points, text *out) {
     for (size_t i = 0; i < r->sweep_count; i++) text_printf(out, "%s,", r->sweeps[i].name);
-    text_printf(out, "pass,error,makespan_s,makespan_lower_bound_s,bound,compute_max_over_mean,exposed_kv_s,"
-                     "exposed_q_s,exposed_return_s,exposed_reshuffle_s,net_bytes,local_bytes,memory_peak_bytes,mfu%s\n",
-                r->how.seeds ? ",makespan_least_s,makespan_most_s" : "");
+    text_printf(out,
+                "pass,error,makespan_s,makespan_lower_bound_s,bound,compute_max_over_mean,exposed_kv_s,"
+                "exposed_q_s,exposed_return_s,exposed_reshuffle_s,net_bytes,local_bytes,memory_peak_bytes,mfu%s%s\n",
+                r->layer ? ",linear_s,layer_s" : "", r->how.seeds ? ",makespan_least_s,makespan_most_s" : "");
     for (size_t p = 0; p < points; p++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             const candidate *c = &rows[p];
@@ -216,7 +220,8 @@ static void csv_text(const run *r, const candidate *rows, size_t points, text *o
                 text_printf(out, strpbrk(value, ",\"") ? "\"%s\"," : "%s,", value);
             }
             if (c->error.code) {
-                text_printf(out, ",%s,,,,,,,,,,,,%s\n", fcp_code_name(c->error.code), r->how.seeds ? ",," : "");
+                text_printf(out, ",%s,,,,,,,,,,,,%s%s\n", fcp_code_name(c->error.code), r->layer ? ",," : "",
+                            r->how.seeds ? ",," : "");
                 continue;
             }
             text_printf(out, "%s,,%.12g,%.12g,%s,%.6g,%.12g,%.12g,%.12g,%.12g,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6g",
@@ -224,6 +229,7 @@ static void csv_text(const run *r, const candidate *rows, size_t points, text *o
                         seconds(s->exposed[SIM_KV]), seconds(s->exposed[SIM_Q]), seconds(s->exposed[SIM_RETURN]),
                         seconds(s->exposed[SIM_RESHUFFLE]), s->bytes[FCP_NET], s->bytes[FCP_LOCAL],
                         c->summary.memory_peak_bytes, x->mfu);
+            if (r->layer) text_printf(out, ",%.12g,%.12g", seconds(s->linear), seconds(s->layer));
             if (r->how.seeds) text_printf(out, ",%.12g,%.12g", x->least, x->most);
             text_printf(out, "\n");
         }
@@ -403,6 +409,8 @@ static fcp_code predict_all(run *r, cmd_input *input, fcp_error *err) {
         planned += !code && !rows[p].error.code;
     }
     cmd_candidate(0, 0);
+    for (size_t p = 0; p < points && rows; p++)
+        for (int pass = 0; pass < FCP_PASSES; pass++) r->layer |= rows[p].pass[pass].sim.layer > 0;
     if (!code && !planned) {
         *err = rows[0].error;
         code = err->code;

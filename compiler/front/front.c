@@ -5,6 +5,7 @@
  *           and all options apply: otherwise one mistake would cause a dozen errors.
  * Cost:     O(source + batch + the mask and score with their definitions inlined).
  */
+#define _GNU_SOURCE /* memmem */
 #include "compiler/front/front.h"
 
 #include <stdlib.h>
@@ -27,6 +28,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/read_file.h"
 #include "runtime/base/sized.h"
+#include "runtime/plan/plan.h"
 
 /* Reads the profile `asked`, a file or a name, by which what the program leaves open is chosen. */
 static void read_profile(sema *s, const char *asked) {
@@ -74,6 +76,7 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     sema_collect_keys(s, &k);
     sema_check_model(s, &k);
     sema_check_cluster(s, &k);
+    sema_check_linear(s, &k);
     sema_check_batch(s, &k, options->need_lengths);
     if (sema_stopped(s)) return;
     expr_choose_mask(s, &k);
@@ -147,6 +150,21 @@ fcp_code front_parse(const front_input *in, fcpc_diagnostics *d, fcpc_program **
     if (!code) *out_program = p;
     else fcpc_program_free(p);
     return code;
+}
+
+fcp_code front_linear(const fcp_plan *plan, uint64_t out[FCP_PASSES], uint64_t *out_memory) {
+    const char *word = words_keys[KEY_LINEAR].name;
+    const front_input in = {"<plan>", plan->source, plan->source_count, NULL, plan, 0};
+    fcpc_program *p = NULL;
+    memset(out, 0, FCP_PASSES * sizeof *out);
+    *out_memory = 0;
+    if (!memmem(plan->source, plan->source_count, word, strlen(word))) return FCP_OK; /* so most plans cost nothing */
+    const fcp_code code = front_parse(&in, NULL, &p, NULL, NULL);
+    if (code) return code;
+    memcpy(out, p->linear, sizeof p->linear);
+    *out_memory = p->linear_memory;
+    fcpc_program_free(p);
+    return FCP_OK;
 }
 
 fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const fcpc_options *options,

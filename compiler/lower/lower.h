@@ -28,6 +28,9 @@ typedef struct memory_peak {
     fcp_pass pass;
 } memory_peak;
 memory_peak lower_memory_peak(const planning *x, const fcp_problem *facts);
+/* The same with what the model keeps of the tokens that a rank holds between layers (program.linear_memory), which is
+ * not attention's and not in the summary. FCP_E_NO_MEMORY. */
+fcp_code lower_memory_need(planning *x, const fcp_problem *facts, memory_peak *out);
 /* mask_data.c: a copy of `count` rows of `size` bytes, or NULL: no memory; and the plan's score, sinks, fields, tables
  * and slices. */
 void *lower_copy(arena *memory, const void *rows, size_t count, size_t size);

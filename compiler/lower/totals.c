@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "compiler/lower/lower.h"
+#include "runtime/base/saturate.h"
 #include "runtime/plan/bytes.h"
 
 /* Counts the most other ranks that one rank exchanges tokens with, along hops or bundles. */
@@ -163,7 +164,8 @@ static fcp_code count_traffic(planning *x, const fcp_problem *fp, fcp_summary *o
     return FCP_OK;
 }
 
-memory_peak lower_memory_peak(const planning *x, const fcp_problem *fp) {
+/* model: per rank, bytes that it needs besides; NULL: none. */
+static memory_peak find_peak(const planning *x, const fcp_problem *fp, const uint64_t *model) {
     const slots *s = x->slots;
     memory_peak peak = {0};
     for (uint32_t r = 0; r < x->problem->ranks; r++)
@@ -173,9 +175,26 @@ memory_peak lower_memory_peak(const planning *x, const fcp_problem *fp) {
             for (int cls = 0; cls < FCP_CLASSES; cls++) transient[cls] = s->count[cls][r];
             uint64_t bytes = fcp_rank_memory(fp, (fcp_pass)pass, s->home_tokens[FCP_QUERIES][r],
                                              s->home_tokens[FCP_KEYS][r], transient);
+            if (model) bytes = fcp_plus(bytes, model[r]);
             if (bytes > peak.bytes) peak = (memory_peak){bytes, r, (fcp_pass)pass};
         }
     return peak;
+}
+
+memory_peak lower_memory_peak(const planning *x, const fcp_problem *fp) { return find_peak(x, fp, NULL); }
+
+fcp_code lower_memory_need(planning *x, const fcp_problem *fp, memory_peak *out) {
+    const uint32_t ranks = x->problem->ranks;
+    const uint64_t each = x->program->linear_memory;
+    uint64_t *bytes = each ? ARENA_NEW(&x->scratch, uint64_t, ranks) : NULL;
+    uint64_t *parts = each ? ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)ranks) : NULL;
+    if (each && (!bytes || !parts)) return FCP_E_NO_MEMORY;
+    const bool planned = x->program->layout == FCP_LAYOUT_PLANNED;
+    if (each && !planned) fcp_rule_tokens(&x->problem->rule, FCP_QUERIES, parts, bytes);
+    for (uint32_t r = 0; each && r < ranks; r++)
+        bytes[r] = fcp_times(each, planned ? x->slots->home_tokens[FCP_QUERIES][r] : bytes[r]);
+    *out = find_peak(x, fp, bytes);
+    return FCP_OK;
 }
 
 fcp_code lower_summary(planning *x, const fcp_problem *fp, fcp_summary *out) {

@@ -12,7 +12,9 @@
 fcp_code capacity_check(planning *x) {
     fcp_problem facts;
     problem_facts(x, &facts);
-    const memory_peak most = lower_memory_peak(x, &facts);
+    memory_peak most;
+    const fcp_code code = lower_memory_need(x, &facts, &most);
+    if (code) return code;
     const uint64_t cap = x->program->memory_cap;
     if (most.bytes <= cap) return FCP_OK;
     const fcp_class cls = most.pass == FCP_FORWARD ? FCP_STATE : FCP_DQ;
@@ -23,6 +25,7 @@ fcp_code capacity_check(planning *x) {
         snprintf(state, sizeof state, " (%llu of them for %s)", (unsigned long long)partial,
                  most.pass == FCP_FORWARD ? "running states" : "partial gradients of queries");
     return planning_fail(x, FCP_E_MEMORY_CAP, x->program->at[AT_MEMORY],
-                         "rank %u needs %llu bytes%s, cluster.memory allows %llu", most.rank,
-                         (unsigned long long)most.bytes, state, (unsigned long long)cap);
+                         "rank %u needs %llu bytes%s%s, cluster.memory allows %llu", most.rank,
+                         (unsigned long long)most.bytes, state, x->program->linear_memory ? " with linear_memory" : "",
+                         (unsigned long long)cap);
 }

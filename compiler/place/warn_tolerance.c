@@ -11,11 +11,29 @@
 #include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
 
+/* Warns if one of two halves has less than a third of the work of the other: then there is little to hide behind. */
+static void warn_halves(planning *x) {
+    const problem *p = x->problem;
+    uint64_t first = 0;
+    for (uint32_t t = 0; t < p->tile_count; t++) {
+        const fcp_piece *rows = &p->pieces[p->parts[p->tile_part[t]].q_piece];
+        if (rows->start < x->second_half[rows->sequence]) first += p->tile_pairs[t];
+    }
+    const unsigned percent = (unsigned)((unsigned __int128)first * 100 / p->pairs);
+    if (percent >= 25 && percent <= 75) return;
+    diag_warning(x->d, planning_span(x, x->program->at[AT_STRATEGY]),
+                 "pingpong: the first half has %u %% of the work, so there is little to hide the other half behind",
+                 percent);
+    diag_hint(x->d, "a half is made of whole sequences, and a sequence is cut where the rows before the cut see no key "
+                    "behind it");
+}
+
 fcp_code place_warn_tolerance(planning *x) {
     const problem *p = x->problem;
     const struct fcpc_program *g = x->program;
     if (!x->division || !p->pairs) return FCP_OK; /* nothing moves for balance (fcp: advice/block_sizes.c warns) */
     if (x->strategy) return FCP_OK; /* auto/ has given ranks more than that, because it saves time */
+    if (x->second_half && !x->trial) warn_halves(x);
     uint64_t *work = ARENA_NEW(&x->scratch, uint64_t, p->ranks);
     if (!work) return FCP_E_NO_MEMORY;
     uint32_t busiest = 0, below = 0;

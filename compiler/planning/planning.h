@@ -64,6 +64,7 @@ struct planning {
     struct cells *cells;
     struct binding *binding;
     struct problem *problem;
+    const uint64_t *second_half; /* pingpong: of each sequence the row at which its second half begins; else NULL */
     struct division *division; /* cad: who computes what, found before the blocks are cut */
     struct grouping *grouping; /* groups: which sequences share ranks, found before the blocks are cut */
     struct sharing *sharing;   /* ulysses, upipe: which heads are computed where and when */

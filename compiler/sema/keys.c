@@ -174,9 +174,8 @@ static bool choice_key(sema *s, const sema_keys *k, key_id key, const char *cons
     return i >= 0;
 }
 
-/* Reads a number with a unit of the dimension into *out, in the base unit; it must be at least 1. */
-static bool quantity_value(sema *s, const expr *v, const char *what, unit_dimension dimension, const char *example,
-                           uint64_t *out) {
+bool sema_quantity(sema *s, const expr *v, const char *what, unit_dimension dimension, int power, const char *example,
+                   uint64_t *out) {
     if (v->kind != EXPR_QUANTITY || words_units[v->integer].dimension != dimension) {
         bool number = v->kind == EXPR_INT || v->kind == EXPR_FLOAT;
         if (v->kind == EXPR_QUANTITY)
@@ -188,7 +187,7 @@ static bool quantity_value(sema *s, const expr *v, const char *what, unit_dimens
     uint64_t mantissa = v->a->kind == EXPR_INT ? (uint64_t)v->a->integer : 0, result = 0;
     int exponent = 0;
     bool good = v->a->kind == EXPR_INT || decimal_parse(v->a->name, &mantissa, &exponent);
-    good = good && decimal_scale(mantissa, exponent + words_units[v->integer].power, &result);
+    good = good && decimal_scale(mantissa, exponent + words_units[v->integer].power + power, &result);
     if (!good || !result) {
         diag_error(s->d, FCP_E_VALUE, v->at, "%s is too %s", what, good ? "small" : "large, or has too many digits");
         return false;
@@ -201,7 +200,7 @@ static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension
     static const char *const example[] =
         {[UNIT_BYTES] = "80 GB", [UNIT_BANDWIDTH] = "50 GB/s", [UNIT_TIME] = "5 us", [UNIT_FLOPS] = "989 TFLOP/s"};
     const entry *e = k->at[key];
-    return e && quantity_value(s, e->value, e->key, dimension, example[dimension], out);
+    return e && sema_quantity(s, e->value, e->key, dimension, 0, example[dimension], out);
 }
 
 /* Reads a number other than 0, whole or with a point, as mantissa and exponent. `minus` NULL: it must be positive. */
@@ -495,7 +494,7 @@ static void set_value(sema *s, const expr *e, const strategy_param *p, uint32_t 
 /* Reads a time as microseconds. */
 static void time_value(sema *s, const expr *e, const strategy_param *p, uint32_t *out) {
     uint64_t ns;
-    if (!quantity_value(s, e, p->name, UNIT_TIME, "2 s", &ns)) return;
+    if (!sema_quantity(s, e, p->name, UNIT_TIME, 0, "2 s", &ns)) return;
     if (ns / 1000 >= p->least && (ns - 1) / 1000 < p->most) *out = (uint32_t)(ns / 1000);
     else diag_error(s->d, FCP_E_VALUE, e->at, "%s must be from %u us to %u s", p->name, p->least, p->most / 1000000);
 }

@@ -12,10 +12,17 @@ typedef struct sema_keys {
 /* Finds the sections and keys of the program; reports unknown and repeated ones. *out is zero-initialised. */
 void sema_collect_keys(sema *s, sema_keys *out);
 
+/* Reads a number with a unit of the dimension into *out, in 10^-power of the base unit; it must be at least 1 of these.
+ * False: it is something else, reported with the example. */
+bool sema_quantity(sema *s, const expr *v, const char *what, unit_dimension dimension, int power, const char *example,
+                   uint64_t *out);
+
 /* Each function reads the keys of one section into s->out. sema_check_cluster needs the dtype, so it must be called
  * after sema_check_model. With `needed`, a program without lengths is an error. sema_check_plan does not read mask,
  * score and sink, which expr/choose.c lowers. */
 void sema_check_model(sema *s, const sema_keys *k);
+/* Reads `linear` and `linear_memory` of the model (linear.c). It needs heads and the cluster's flops. */
+void sema_check_linear(sema *s, const sema_keys *k);
 void sema_check_cluster(sema *s, const sema_keys *k);
 void sema_check_batch(sema *s, const sema_keys *k, bool needed);
 void sema_check_plan(sema *s, const sema_keys *k);

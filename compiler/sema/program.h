@@ -101,6 +101,9 @@ struct fcpc_program {
     bool values_in_keys;          /* V is the first value_dim numbers of each key */
     fcp_dtype dtype;
     double scale;
+    /* What linear layers between two attentions take for a token, in picoseconds; and what they keep of it until the
+     * backward pass, in bytes, all layers together. 0: the program does not say. */
+    uint64_t linear[FCP_PASSES], linear_memory;
 
     /* cluster */
     uint32_t nodes, gpus;

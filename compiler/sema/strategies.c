@@ -47,7 +47,7 @@ const strategy_param strategy_params[STRATEGY_PARAMS] = {
     {"base", OF(CAD), PARAM_WORD, 0, CAD_BASE_COUNT - 1, CAD_BASE_CALLER, IN(base), bases},
     {"servers", OF(CAD), PARAM_COUNT, 1, 1 << 20, 0, IN(servers), in_place},
     {"shard", OF(CAD), PARAM_COUNT, 1, 1 << 20, FCP_CELL, IN(shard), NULL},
-    {"pingpong", OF(CAD), PARAM_FLAG, 0, 1, 0, IN(pingpong), NULL, true},
+    {"pingpong", OF(CAD), PARAM_FLAG, 0, 1, 0, IN(pingpong), NULL},
     {"tokens", OF(GROUPS), PARAM_COUNT, 1, (1 << 24) - 1, 1 << 16, IN(tokens), NULL},
     {"shape", OF(GROUPS), PARAM_WORD, 0, GROUPS_SHAPES - 1, GROUPS_ZIGZAG, IN(shape), shapes},
     {"inside", OF(ULYSSES) | OF(UPIPE), PARAM_COUNT, 1, 1 << 20, 0, IN(inside), node},

@@ -26,12 +26,26 @@ fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out);
 /* Computes the times of transfers again, after the speed of links has changed. */
 void sim_rounds_price(const sim_model *m, sim_rounds *rounds);
 
+/* When a rank can begin, if the pass does not stand alone but between linear layers (layer.c). */
+typedef struct sim_begin {
+    uint64_t compute;       /* its compute queue */
+    uint64_t moves[2];      /* what it sends and receives: rounds of the first half, and of the second */
+    uint32_t last_of_first; /* the last launch of its communication queue that the results of the first half need, an
+                              * index of plan->instrs; FCP_NONE: none */
+    uint64_t first, all;    /* is set: when the results of the first half are there; and all */
+} sim_begin;
+
 /* Walks over the pass, round by round. With `free_ports` a launch waits for what its queue says, but never for a port
  * that is busy; the makespan is then the critical path. Fills ranks[] (one for each rank, zeroed by the caller) and
- * sets *out to the makespan. The watcher of `options`, which may be NULL, gets the timeline. FCP_E_INTERNAL: the plan
- * deadlocks. */
+ * sets *out to the makespan. The watcher of `options`, which may be NULL, gets the timeline. begin: one for each rank;
+ * NULL: all begin at 0. FCP_E_INTERNAL: the plan deadlocks. */
 fcp_code sim_walk(const sim_model *m, const sim_rounds *rounds, bool free_ports, const sim_options *options,
-                  sim_rank *ranks, uint64_t *out, arena *scratch);
+                  sim_begin *begin, sim_rank *ranks, uint64_t *out, arena *scratch);
+
+/* layer.c. Sets out->linear and out->layer from options->linear. FCP_E_PROFILE: times would overflow. Cost: three
+ * walks. */
+fcp_code sim_layer(const sim_model *m, const sim_rounds *rounds, const sim_options *options, sim_pass *out,
+                   arena *scratch, arena *walks);
 /* --- events (events.c) -------------------------------------------------------------------------------------------- */
 
 /* Simulates the pass event by event: see sim_network for what this is needed for. Fills ranks[] (one for each rank,

@@ -113,6 +113,7 @@ typedef struct walk {
     uint64_t (*end)[FCP_FABRICS]; /* per instruction: its queue's `end` after it */
     sim_rank *ranks;
     const sim_options *options;  /* has the watcher of the timeline; NULL: there is none */
+    sim_begin *begin;            /* per rank; NULL: all begin at 0 */
 } walk;
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -254,10 +255,12 @@ static void count_net(const fcp_problem *p, const sim_rounds *rounds, uint32_t c
 static bool give_times(walk *w, const sim_rounds *rounds, uint32_t c, bool free_ports, round_state *s) {
     const bool shared = s->sent && !free_ports, watched = w->options && w->options->watch;
     const bool apart = sim_model_apart(w->m, c);
+    const int second = w->m->plan->rounds[w->m->plan->round_starts[w->m->pass] + c].flags & FCP_ROUND_SECOND ? 1 : 0;
     for (uint32_t i = rounds->start[c]; i < rounds->start[c + 1]; i++) {
         const sim_launch *l = &rounds->at[i];
         uint64_t waited, *ready = s->ready[l->rank];
         if (!reach(w, l->rank, l->instr, &waited)) return false;
+        if (w->begin) waited = later(waited, w->begin[l->rank].moves[second]);
         if (free_ports) ready[FCP_NET] = ready[FCP_LOCAL] = waited;
         else give_ready(w, &w->queues[l->rank][FCP_COMM], l, apart, waited, ready);
         for (int f = 0; f < FCP_FABRICS; f++) s->end[l->rank][f] = apart ? waited : ready[f];
@@ -293,12 +296,15 @@ static bool give_times(walk *w, const sim_rounds *rounds, uint32_t c, bool free_
 }
 
 fcp_code sim_walk(const sim_model *m, const sim_rounds *rounds, bool free_ports, const sim_options *options,
-                  sim_rank *ranks, uint64_t *out, arena *scratch) {
+                  sim_begin *begin, sim_rank *ranks, uint64_t *out, arena *scratch) {
     const fcp_plan *plan = m->plan;
     const fcp_problem *p = plan->problem;
-    walk w = {.m = m, .ranks = ranks, .queues = arena_zalloc(scratch, p->ranks, sizeof *w.queues, _Alignof(queue)),
+    walk w = {.m = m,
+              .ranks = ranks,
+              .queues = arena_zalloc(scratch, p->ranks, sizeof *w.queues, _Alignof(queue)),
               .end = arena_alloc(scratch, plan->instrs_count, sizeof *w.end, _Alignof(uint64_t)),
-              .options = options};
+              .options = options,
+              .begin = begin};
     round_state s = {.ready = arena_alloc(scratch, p->ranks, sizeof *s.ready, _Alignof(uint64_t)),
                      .end = arena_alloc(scratch, p->ranks, sizeof *s.end, _Alignof(uint64_t)),
                      .instr = ARENA_NEW(scratch, uint32_t, p->ranks),
@@ -317,6 +323,7 @@ fcp_code sim_walk(const sim_model *m, const sim_rounds *rounds, bool free_ports,
             w.queues[r][q].first = x->first;
             w.queues[r][q].count = x->count;
         }
+    for (uint32_t r = 0; r < p->ranks && begin; r++) w.queues[r][FCP_COMPUTE].end[0] = begin[r].compute;
     for (uint32_t c = 0; c < rounds->count; c++) {
         if (!(c & 15) && options && fcp_stop_asked(options->stop)) return FCP_E_INTERRUPTED;
         if (!give_times(&w, rounds, c, free_ports, &s)) return FCP_E_INTERNAL;
@@ -332,6 +339,10 @@ fcp_code sim_walk(const sim_model *m, const sim_rounds *rounds, bool free_ports,
         uint64_t last = later(w.queues[r][FCP_COMPUTE].end[0], last_of(comm->end));
         ranks[r].end = last;
         if (last > *out) *out = last;
+        if (!begin) continue;
+        const uint32_t results = begin[r].last_of_first;
+        begin[r].first = later(w.queues[r][FCP_COMPUTE].end[0], results == FCP_NONE ? 0 : last_of(w.end[results]));
+        begin[r].all = last;
     }
     return FCP_OK;
 }

@@ -15,6 +15,10 @@ static double seconds(uint64_t picoseconds) { return (double)picoseconds / (doub
 void sim_pass_json(json *j, const sim_pass *x, uint64_t largest, double mfu) {
     json_double(j, "makespan_s", seconds(x->makespan));
     json_double(j, "makespan_lower_bound_s", seconds(largest));
+    if (x->layer) {
+        json_double(j, "layer_s", seconds(x->layer));
+        json_double(j, "linear_s", seconds(x->linear));
+    }
     json_double(j, "mfu", mfu);
     json_object(j, "bounds");
     for (int b = 0; b < SIM_BOUNDS; b++) json_double(j, sim_bound_names[b], seconds(x->bound[b]));

@@ -129,12 +129,12 @@ static fcp_code walk_pass(const opened *x, const sim_options *options, sim_pass 
     out->ranks = ARENA_ZNEW(memory, sim_rank, p->ranks);
     fcp_code code = unhindered && out->ranks ? FCP_OK : FCP_E_NO_MEMORY;
     if (!code && network == SIM_NETWORK_ROUNDS && ordered)
-        code = sim_walk(m, &x->rounds, false, options, out->ranks, &out->makespan, walks);
+        code = sim_walk(m, &x->rounds, false, options, NULL, out->ranks, &out->makespan, walks);
     else if (!code) code = sim_events(m, &x->rounds, options, out->ranks, &out->makespan, scratch);
     arena_reset(walks); /* the second walk takes the first one's memory */
     const bool brief = options && options->brief;
     if (!code && matched && ordered && !brief)
-        code = sim_walk(m, &x->rounds, true, &unwatched, unhindered, &out->bound[SIM_BOUND_PATH], walks);
+        code = sim_walk(m, &x->rounds, true, &unwatched, NULL, unhindered, &out->bound[SIM_BOUND_PATH], walks);
     if (!code && !brief) code = bound_wires(m, &x->rounds, matched, out, scratch);
     if (code) return code;
     count_last_transfers(m, out->ranks);
@@ -147,6 +147,14 @@ static fcp_code walk_pass(const opened *x, const sim_options *options, sim_pass 
     double pairs = (double)m->plan->summary->pairs * (p->mask_uses & MC_USES_H ? 1 : p->range_kv * p->range_sub);
     out->flops = pairs * fcp_pair_flops(p->head_dim, p->value_dim, m->pass);
     return FCP_OK;
+}
+
+/* How long a layer takes, if the options say what its linear layers take, and the plan runs as planned. */
+static fcp_code layer_pass(const opened *x, const sim_options *options, sim_pass *out, arena *scratch, arena *walks) {
+    if (!options || !options->linear[x->m.pass] || options->network != SIM_NETWORK_ROUNDS ||
+        options->without & (SIM_WITHOUT_OVERLAP | SIM_WITHOUT_HIDING))
+        return FCP_OK;
+    return sim_layer(&x->m, &x->rounds, options, out, scratch, walks);
 }
 
 void sim_room_free(sim_room *room) {
@@ -176,6 +184,7 @@ fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_op
         if (!(plan->problem->passes >> pass & 1)) continue;
         code = open_pass(plan, (fcp_pass)pass, profile, options, &room->scratch, &x);
         if (!code) code = walk_pass(&x, options, &out->pass[pass], memory, &room->scratch, &room->walks);
+        if (!code) code = layer_pass(&x, options, &out->pass[pass], &room->scratch, &room->walks);
         arena_reset(&room->scratch);
         arena_reset(&room->walks);
     }
@@ -200,6 +209,13 @@ static uint64_t time_of(const sim_result *r) {
     return r->pass[FCP_FORWARD].makespan + r->pass[FCP_BACKWARD].makespan;
 }
 
+static fcp_code set_margin(const choice *c, uint32_t i, opened *x) {
+    sim_model_share(&x->m, c->plan->problem, c->plan->cluster, c->profile, c->margins->at[i]);
+    sim_model_price(&x->m);
+    sim_rounds_price(&x->m, &x->rounds);
+    return check_sums(x);
+}
+
 /* Predicts both passes with margin number i. */
 static fcp_code walk_with(choice *c, uint32_t i, sim_result *out) {
     fcp_code code = FCP_OK;
@@ -207,10 +223,7 @@ static fcp_code walk_with(choice *c, uint32_t i, sim_result *out) {
     for (int pass = 0; pass < FCP_PASSES && !code; pass++) {
         opened *x = &c->pass[pass];
         if (!x->m.plan) continue;
-        sim_model_share(&x->m, c->plan->problem, c->plan->cluster, c->profile, c->margins->at[i]);
-        sim_model_price(&x->m);
-        sim_rounds_price(&x->m, &x->rounds);
-        code = check_sums(x);
+        code = set_margin(c, i, x);
         if (!code) code = walk_pass(x, c->options, &out->pass[pass], c->memory, &c->room->scratch, &c->room->walks);
         arena_reset(&c->room->walks);
     }
@@ -298,6 +311,12 @@ fcp_code sim_choose_margin(const fcp_plan *plan, const sim_margins *margins, con
             code = open_pass(plan, (fcp_pass)pass, profile, options, &c.room->scratch, &c.pass[pass]);
     if (!code && margins->count > 1) code = find_start(&c, &best);
     if (!code) code = go_down(&c, &best, out);
+    for (int pass = 0; pass < FCP_PASSES && !code && options; pass++) {
+        if (!c.pass[pass].m.plan || !options->linear[pass]) continue;
+        code = set_margin(&c, best, &c.pass[pass]);
+        if (!code) code = layer_pass(&c.pass[pass], options, &out->pass[pass], &c.room->scratch, &c.room->walks);
+        arena_reset(&c.room->walks);
+    }
     *out_margin = margins->at[best];
     arena_reset(&c.room->scratch);
     sim_room_free(&own);

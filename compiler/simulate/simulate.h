@@ -87,6 +87,9 @@ typedef struct sim_pass {
     uint64_t exposed[SIM_REASONS];/* the last rank's waiting times: with its computing they add up to the makespan */
     uint64_t bytes[FCP_FABRICS];  /* sent, the reshuffle included */
     double flops;                 /* of the allowed pairs */
+    /* The next two are 0, unless the options say what linear layers take. */
+    uint64_t linear; /* the linear layers of the rank with most tokens */
+    uint64_t layer;  /* one more layer, its linear layers and its attention, in a model of many (layer.c) */
     sim_rank *ranks;              /* one a rank; in the arena of the call */
 } sim_pass;
 
@@ -137,6 +140,8 @@ typedef struct sim_options {
     uint32_t without;     /* bits SIM_WITHOUT_*; without OVERLAP or HIDING, ROUNDS is SHARED */
     sim_watch *watch;     /* gets the timeline of both passes; NULL: none is made */
     void *context;        /* for watch */
+    uint64_t linear[FCP_PASSES]; /* what a token takes in the linear layers between two attentions; 0: they are left
+                                  * out. They are counted on the network ROUNDS, if nothing is left out */
     bool brief;           /* only the makespan is needed: `path`, and the bounds of ports and uplinks, are 0 */
     sim_room *room;       /* reusable memory, for one thread; NULL: nothing is kept */
     sim_counts *counts;   /* of the plan's shapes; NULL: they are counted for this call */

@@ -94,18 +94,21 @@ const char *words_for_character(const char *bytes);
 /* The sections and their keys, in printed order. */
 #define SECTIONS(X) X(MODEL, "model") X(CLUSTER, "cluster") X(BATCH, "batch") X(PLAN, "plan")
 #define KEYS(X)                                                                                                        \
-    X(MODEL, HEADS, "heads") X(MODEL, KV_HEADS, "kv_heads") X(MODEL, HEAD_DIM, "head_dim")                             \
-    X(MODEL, VALUE_DIM, "value_dim") X(MODEL, VALUES, "values") X(MODEL, DTYPE, "dtype") X(MODEL, SCALE, "scale")      \
-    X(CLUSTER, NODES, "nodes") X(CLUSTER, GPUS, "gpus") X(CLUSTER, GPU, "gpu") X(CLUSTER, INTRA, "intra")              \
-    X(CLUSTER, INTER, "inter") X(CLUSTER, LATENCY, "latency") X(CLUSTER, FLOPS, "flops")                               \
-    X(CLUSTER, MEMORY, "memory") X(CLUSTER, MEMORY_BANDWIDTH, "memory_bandwidth") X(CLUSTER, FABRIC, "fabric")         \
-    X(CLUSTER, OVERSUBSCRIPTION, "oversubscription")                                                                   \
-    X(BATCH, LENGTHS, "lengths") X(BATCH, DOCUMENTS, "documents") X(BATCH, ALIGN, "align")                             \
-    X(PLAN, MASK, "mask") X(PLAN, LAYERS, "layers") X(PLAN, SCORE, "score") X(PLAN, SINK, "sink")                      \
-    X(PLAN, BLOCK, "block")                                                                                            \
-    X(PLAN, STRATEGY, "strategy") X(PLAN, PASSES, "passes") X(PLAN, LAYOUT, "layout") X(PLAN, TOKENS, "tokens")        \
-    X(PLAN, RELAY, "relay") X(PLAN, MARGIN, "margin") X(PLAN, DETERMINISTIC, "deterministic")                          \
-    X(PLAN, WIRE, "wire") X(PLAN, LSE_GRADIENT, "lse_gradient")
+    X(MODEL, HEADS, "heads")                                                                                           \
+    X(MODEL, KV_HEADS, "kv_heads") X(MODEL, HEAD_DIM, "head_dim") X(MODEL, VALUE_DIM, "value_dim")                     \
+        X(MODEL, VALUES, "values") X(MODEL, DTYPE, "dtype") X(MODEL, SCALE, "scale") X(MODEL, LINEAR, "linear")        \
+            X(MODEL, LINEAR_MEMORY, "linear_memory") X(CLUSTER, NODES, "nodes") X(CLUSTER, GPUS, "gpus")               \
+                X(CLUSTER, GPU, "gpu") X(CLUSTER, INTRA, "intra") X(CLUSTER, INTER, "inter")                           \
+                    X(CLUSTER, LATENCY, "latency") X(CLUSTER, FLOPS, "flops") X(CLUSTER, MEMORY, "memory")             \
+                        X(CLUSTER, MEMORY_BANDWIDTH, "memory_bandwidth") X(CLUSTER, FABRIC, "fabric")                  \
+                            X(CLUSTER, OVERSUBSCRIPTION, "oversubscription") X(BATCH, LENGTHS, "lengths")              \
+                                X(BATCH, DOCUMENTS, "documents") X(BATCH, ALIGN, "align") X(PLAN, MASK, "mask")        \
+                                    X(PLAN, LAYERS, "layers") X(PLAN, SCORE, "score") X(PLAN, SINK, "sink")            \
+                                        X(PLAN, BLOCK, "block") X(PLAN, STRATEGY, "strategy")                          \
+                                            X(PLAN, PASSES, "passes") X(PLAN, LAYOUT, "layout")                        \
+                                                X(PLAN, TOKENS, "tokens") X(PLAN, RELAY, "relay")                      \
+                                                    X(PLAN, MARGIN, "margin") X(PLAN, DETERMINISTIC, "deterministic")  \
+                                                        X(PLAN, WIRE, "wire") X(PLAN, LSE_GRADIENT, "lse_gradient")
 typedef enum section_id {
 #define X(id, name) SECTION_##id,
     SECTIONS(X)
@@ -138,9 +141,9 @@ enum { BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, BUILTIN_EXACT, BUILTIN_RUN, BU
        BUILTIN_EXP = MASK_BUILTINS, BUILTIN_EXP2, BUILTIN_LOG, BUILTIN_LOG2, BUILTIN_TANH,
        BUILTIN_TANH_APPROX, BUILTIN_SQRT, BUILTIN_FLOOR, SCORE_BUILTINS };
 extern const char *const words_functions[SCORE_BUILTINS];
-/* What makes the values of lengths, fields, tables, slices and sinks: file("..."), lognormal(...), given(...),
- * cumulative([...]). */
-enum { SOURCE_FILE, SOURCE_LOGNORMAL, SOURCE_GIVEN, SOURCE_CUMULATIVE, SOURCE_COUNT };
+/* What makes the values of lengths, fields, tables, slices, sinks and `linear`: file("..."), lognormal(...),
+ * given(...), cumulative([...]), dense(...). */
+enum { SOURCE_FILE, SOURCE_LOGNORMAL, SOURCE_GIVEN, SOURCE_CUMULATIVE, SOURCE_DENSE, SOURCE_COUNT };
 extern const char *const words_sources[SOURCE_COUNT];
 /* heads and kv_heads are figures of the model, unless the program gives these names to something else. */
 enum { MODEL_FIGURES = 2 };

@@ -37,8 +37,8 @@
  *   8. The reshuffle moves every unit of every bundle in and out exactly once, and with them every token for each range
  *      of heads (E610). Queues, stages, rounds and `buffers` are in order (E611). Every figure of the summary follows
  *      from the tables (E609).
- *   9. Where rounds say that work moves in two halves, the second begins at one stage, with arrivals, and at each rank
- *      at most half of the work that waits for others needs it (E613).
+ *   9. Where rounds say that work moves in two halves, the second begins at one stage, with arrivals, and each
+ *      rank gets all units of a block in one half (E613).
  *  10. The slope of a score is its derivative (E614).
  *
  * Not proven here: every (token, head) has one home, and a tile's Q is of the heads of its KV (fcp_plan_check proves

@@ -150,6 +150,24 @@ refused "a profile that would replace its rows" 1 E011 "$fcpc" calibrate "$work/
 refused "a profile that cannot be written" 1 E011 "$fcpc" calibrate $rows -o "$work/nowhere/a.profile"
 check "nothing is written where there is an error" [ ! -e "$work/none.profile" ]
 
+# linear layers
+linear='model.linear=0.33 us'
+"$fcpc" sim "$work/plan" --json > "$work/attention"
+"$fcpc" sim $program -D "$linear" --json > "$work/layers"
+check "a layer takes no longer than its parts, and no less than either" jq -e '
+    [., .backward] | all(.layer_s <= .linear_s + .makespan_s and .layer_s > .linear_s and .layer_s > .makespan_s)' \
+    "$work/layers"
+check "attention takes what it takes without them" sh -c "[ \$(jq .makespan_s '$work/layers') = \
+    \$(jq .makespan_s '$work/attention') ] && jq -e 'has(\"layer_s\") | not' '$work/attention'"
+"$fcpc" -q $program -D "$linear" -o "$work/layers.plan"
+check "a plan says what its program said" sh -c "'$fcpc' sim '$work/layers.plan' --json | jq .layer_s | \
+    grep -qx \$(jq .layer_s '$work/layers')"
+check "the table has them" sh -c "'$fcpc' sim '$work/layers.plan' | grep -q 'linear *layer ms'"
+check "so has a file of several candidates" sh -c "'$fcpc' sim -q $program -D '$linear' --sweep block=1K,2K \
+    --csv '$work/layers.csv' && head -n 1 '$work/layers.csv' | grep 'mfu,linear_s,layer_s'"
+check "auto compares layers" sh -c "'$fcpc' -q examples/auto.fcp -D '$linear' --explain | grep 'linear layers too'"
+refused "memory that layers keep counts" 1 'with linear_memory' "$fcpc" -q $program -D linear_memory='2 GB'
+
 # what it refuses
 refused "no candidate can be planned" 1 E401 "$fcpc" sim $program --sweep plan.block=500,501
 refused "a plan has no other strategies" 2 'need the program' "$fcpc" sim "$work/plan" --strategy all

@@ -281,10 +281,11 @@ static bool flip_half(tables *t, draw *d) {
     return r;
 }
 
-/* All is said to be of the second half; or nearly all, and then ranks have too much of it. */
+/* All is said to be of the second half. */
 static bool early_half(tables *t, draw *d) {
-    if (half_of(t) < 4) return false;
-    begin_half(t, 1 + (uint32_t)(next(d) % 2));
+    (void)d;
+    if (!half_of(t)) return false;
+    begin_half(t, 1);
     return true;
 }
 

@@ -83,6 +83,7 @@ typedef struct cad_wire {
 typedef struct cad_input {
     uint32_t ranks, gpus;     /* rank r is in node r / gpus */
     uint32_t servers;         /* the last ranks, which hold no tokens; the others take no work of each other's */
+    bool halves;              /* with pingpong: two halves are divided, each by itself */
     uint32_t tolerance;       /* how far a rank may be over the mean, in millionths */
     cad_price price;
     cad_wire wire;
@@ -110,6 +111,12 @@ fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shar
  * work they take. */
 fcp_code cad_caps(const cad_input *in, const uint64_t *load, arena *scratch, uint64_t *out_cap);
 
+/* cad_halves.c. Finds two halves of the rows with about as much work each, of which the first sees no key of the
+ * second: rows before (*out)[s] of sequence s are in the first. */
+fcp_code cad_halves(const cad_input *in, arena *memory, arena *scratch, const uint64_t **out);
+/* Divides each half by itself. So a rank's share of either is as even as its share of the whole would be. */
+fcp_code cad_divide_halves(const cad_input *in, const uint64_t *cut, arena *memory, arena *scratch, cad_shares *out);
+
 /* --- cad_cut.c: on a problem -------------------------------------------------------------------------------------- */
 
 /* How cad has divided a batch: x->division. Cutting blocks fills it, and placing reads it. */
@@ -117,6 +124,7 @@ typedef struct division {
     cad_input in;
     cad_share *shares; /* by sequence */
     uint32_t *first;   /* of each sequence; sequences + 1 */
+    const uint64_t *half; /* of each sequence: the row at which its second half begins; NULL: there are no halves */
     uint32_t *home;    /* per block: the caller's rank, where homes are the caller's */
     const problem_run *held[FCP_SIDES]; /* rows and keys, as in `in`; at the caller's ranks, where those are homes */
     const struct division *next; /* in the list of those that are kept for further plannings */

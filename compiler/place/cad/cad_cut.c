@@ -315,8 +315,14 @@ static fcp_code make_tables(planning *x, cad_input *in) {
 fcp_code cad_input_of(planning *x, cad_input *out) {
     const problem *p = x->problem;
     const struct fcpc_program *g = x->program;
-    *out = (cad_input){.ranks = p->ranks, .gpus = g->gpus, .servers = g->servers, .tolerance = g->tolerance,
-                       .price = cad_price_of(g, g->passes[FCP_BACKWARD]), .wire = wire_of(g), .stop = x->stop};
+    *out = (cad_input){.ranks = p->ranks,
+                       .gpus = g->gpus,
+                       .servers = g->servers,
+                       .tolerance = g->tolerance,
+                       .halves = g->pingpong,
+                       .price = cad_price_of(g, g->passes[FCP_BACKWARD]),
+                       .wire = wire_of(g),
+                       .stop = x->stop};
     out->pairs = (cad_pairs){.sequences = p->sequences, .queries = p->queries, .keys = p->lengths,
                              .top_left = g->align == FCP_TOP_LEFT, .shard = g->shard ? g->shard : FCP_CELL,
                              .weight = mc_uses(g->mask) & MC_USES_H ? g->heads : 1};
@@ -326,6 +332,8 @@ fcp_code cad_input_of(planning *x, cad_input *out) {
 }
 
 /* --- pieces and blocks -------------------------------------------------------------------------------------------- */
+
+enum { SECOND_HALF = -1 }; /* behind the ranks of a place */
 
 typedef struct cutter {
     planning *x;
@@ -376,7 +384,7 @@ static size_t find_place(cutter *c, uint32_t s, uint32_t holds, uint64_t start, 
 }
 
 /* Decides with which other pieces the last piece, which is shorter than a block, may share a block: those with the same
- * home and the same `place`. If one rank computes and reads all of the piece, its place is that rank. Otherwise it is a
+ * home, the same half and the same `place`. If one rank computes and reads all of the piece, its place is that rank. Otherwise it is a
  * number that stands for the set of ranks which compute or read it. Pieces of one sequence never share a block; first:
  * the first piece of this sequence. */
 static fcp_code choose_place(cutter *c, size_t first) {
@@ -384,7 +392,10 @@ static fcp_code choose_place(cutter *c, size_t first) {
     size_t words = find_place(c, made->sequence, made->holds, made->start, made->start + made->length);
     if (!words) return FCP_OK;
     int64_t last = c->place[words - 1];
-    if (words == 1 || (words == 2 && (c->place[0] == FCP_NONE || c->place[0] == last))) made->place = (uint32_t)last;
+    const bool late = c->d->half && made->start >= c->d->half[made->sequence];
+    if (late) c->place[words++] = SECOND_HALF;
+    if (!late && (words == 1 || (words == 2 && (c->place[0] == FCP_NONE || c->place[0] == last))))
+        made->place = (uint32_t)last;
     else {
         uint64_t hash = memo_hash(c->place, words), next = c->p->ranks + c->places.count;
         const memo_entry *seen = memo_find(&c->places, c->place, words, hash);
@@ -453,15 +464,18 @@ static fcp_code divide_work(planning *x, division *d) {
     cad_shares found;
     for (const division *k = kept ? kept->divisions : NULL; k; k = k->next)
         if (k->in.tolerance == d->in.tolerance && k->in.servers == d->in.servers &&
-            k->in.pairs.shard == d->in.pairs.shard) {
-            d->shares = k->shares, d->first = k->first;
+            k->in.pairs.shard == d->in.pairs.shard && k->in.halves == d->in.halves) {
+            d->shares = k->shares, d->first = k->first, d->half = k->half;
             return FCP_OK;
         }
     if (x->aside && (!x->trial || x->alone)) { /* else another candidate is tried at this time */
         arena_reset(&x->aside->scratch);
         d->in.second = &x->aside->scratch;
     }
-    fcp_code code = cad_divide(&d->in, &x->scratch, &x->scratch, &found);
+    fcp_code code = d->in.halves ? cad_halves(&d->in, kept ? &kept->memory : &x->work, &x->scratch, &d->half) : FCP_OK;
+    if (!code)
+        code = d->half ? cad_divide_halves(&d->in, d->half, &x->scratch, &x->scratch, &found)
+                       : cad_divide(&d->in, &x->scratch, &x->scratch, &found);
     d->in.second = NULL;
     if (!code) code = found.count > UINT32_MAX / 8 ? FCP_E_PLAN_SIZE
                                                     : sort_shares(kept ? &kept->memory : &x->work, &found, d);
@@ -499,8 +513,10 @@ static fcp_code find_held(planning *x, division *d) {
 
 fcp_code cad_cut(planning *x) {
     problem *p = x->problem;
-    cutter c = {.x = x, .p = p, .d = ARENA_ZNEW(&x->work, division, 1),
-                .place = ARENA_NEW(&x->scratch, int64_t, p->ranks + (size_t)1),
+    cutter c = {.x = x,
+                .p = p,
+                .d = ARENA_ZNEW(&x->work, division, 1),
+                .place = ARENA_NEW(&x->scratch, int64_t, p->ranks + (size_t)2),
                 .read_by = ARENA_ZNEW(&x->scratch, uint32_t, p->ranks),
                 .ranks = {ARENA_NEW(&x->scratch, uint64_t, p->ranks), ARENA_NEW(&x->scratch, uint64_t, p->ranks)}};
     if (!c.d || !c.place || !c.read_by || !c.ranks[0] || !c.ranks[1]) return FCP_E_NO_MEMORY;
@@ -525,7 +541,7 @@ fcp_code cad_cut(planning *x) {
     }
     memo_free(&c.places);
     if (!code) code = problem_pack(x, c.parts, c.count, &c.d->home);
-    if (!code) x->division = c.d;
+    if (!code) x->division = c.d, x->second_half = c.d->half;
     return code;
 }
 

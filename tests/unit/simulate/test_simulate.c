@@ -534,33 +534,6 @@ Test(simulate, messages_inside_a_node_may_be_faster) {
     fcp_plan_free(plan);
 }
 
-/* examples/seeds/cad_pingpong.fcp: with two halves ranks wait less, in both passes. */
-Test(simulate, two_halves_hide_each_other) {
-    uint64_t waited[2][FCP_PASSES];
-    for (int halves = 0; halves < 2; halves++) {
-        char source[1024];
-        snprintf(source, sizeof source,
-                 "model { heads = 32; kv_heads = 8 }\ncluster { nodes = 4; gpus = 4; gpu = h100 }\n"
-                 "batch { lengths = [262144, 65536 x 2, 8192 x 16] }\n"
-                 "plan { mask = causal; layout = contiguous; block = 2K\n"
-                 "strategy = cad(pingpong = %s, buffers = 2) }\n", halves ? "true" : "false");
-        fcp_plan *plan = plan_of(source);
-        sim_profile profile;
-        fcp_error err = {0};
-        arena memory = {0};
-        sim_result r;
-        cr_assert_eq(sim_profile_find("h100", &profile, &err), FCP_OK);
-        cr_assert_eq(simulate(plan, &profile, NULL, &memory, &r, &err), FCP_OK);
-        for (int pass = 0; pass < FCP_PASSES; pass++) {
-            waited[halves][pass] = 0;
-            for (int why = 0; why < SIM_REASONS; why++) waited[halves][pass] += r.pass[pass].exposed[why];
-        }
-        arena_free(&memory);
-        fcp_plan_free(plan);
-    }
-    for (int pass = 0; pass < FCP_PASSES; pass++) cr_assert_lt(waited[1][pass], waited[0][pass]);
-}
-
 /* Whatever the network, the noise and the order: also transfers after the last computation are somebody's waiting. */
 Test(simulate, no_time_is_left_out) {
     static const char *const strategies[] = {"fcp", "cad", "ring", "ulysses", "dcp", "groups(tokens = 9000)"};
