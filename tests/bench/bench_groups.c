@@ -100,7 +100,8 @@ static fcp_code draw_noise(struct fcpc_program *g, const sim_profile *profile, c
     groups_group *exact = malloc(count * sizeof *exact), *again = malloc(count * sizeof *again);
     groups_model right, m;
     arena scratch = {0};
-    fcp_code code = exact && again ? noise_model(g, profile, noise_linear[kind], &seed, 0, &right) : FCP_E_NO_MEMORY;
+    for (int pass = 0; pass < FCP_PASSES; pass++) g->linear[pass] = noise_linear[kind][pass];
+    fcp_code code = exact && again ? noise_model(g, profile, &seed, 0, &right) : FCP_E_NO_MEMORY;
     if (!code) {
         memcpy(exact, groups, count * sizeof *exact);
         code = groups_choose(&right, exact, count, ranks, &scratch);
@@ -108,7 +109,7 @@ static fcp_code draw_noise(struct fcpc_program *g, const sim_profile *profile, c
     for (int i = 0; i < DRAWS && !code; i++) {
         uint64_t same = 0;
         memcpy(again, groups, count * sizeof *again);
-        code = noise_model(g, profile, noise_linear[kind], &seed, deviation, &m);
+        code = noise_model(g, profile, &seed, deviation, &m);
         if (kind == NOISE_FOUR) {
             const double full = noise_factor(&seed, deviation), partial = noise_factor(&seed, deviation),
                          row = noise_factor(&seed, deviation);

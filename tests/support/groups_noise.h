@@ -24,10 +24,11 @@ static inline void noise_on(uint64_t *figure, uint64_t *state, double deviation)
     *figure = (uint64_t)((double)*figure * noise_factor(state, deviation));
 }
 
-/* The model of a program by this profile. linear: what linear layers take for a token, in picoseconds. */
-static inline fcp_code noise_model(struct fcpc_program *g, const sim_profile *exact, const uint64_t linear[FCP_PASSES],
-                                   uint64_t *state, double deviation, groups_model *out) {
+/* The model of a program by this profile. */
+static inline fcp_code noise_model(struct fcpc_program *g, const sim_profile *exact, uint64_t *state, double deviation,
+                                   groups_model *out) {
     const fcp_cluster cluster = g->cluster;
+    const uint64_t linear[FCP_PASSES] = {g->linear[FCP_FORWARD], g->linear[FCP_BACKWARD]};
     const sim_profile *before = g->profile;
     sim_profile drawn = *exact;
     fcp_error err;
@@ -38,12 +39,10 @@ static inline fcp_code noise_model(struct fcpc_program *g, const sim_profile *ex
     noise_on(&g->cluster.inter, state, deviation);
     noise_on(&g->cluster.intra, state, deviation);
     noise_on(&g->cluster.latency_ns, state, deviation);
+    for (int pass = 0; pass < FCP_PASSES; pass++) noise_on(&g->linear[pass], state, deviation);
     g->profile = &drawn;
     const fcp_code code = groups_model_of(g, out, &err);
-    for (int pass = 0; pass < FCP_PASSES && !code; pass++) {
-        out->pass[pass].linear = linear[pass];
-        noise_on(&out->pass[pass].linear, state, deviation);
-    }
+    for (int pass = 0; pass < FCP_PASSES; pass++) g->linear[pass] = linear[pass];
     g->profile = before;
     g->cluster = cluster;
     return code;

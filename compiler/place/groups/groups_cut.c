@@ -47,7 +47,8 @@ fcp_code groups_model_of(const struct fcpc_program *g, groups_model *out, fcp_er
         if (!g->passes[pass]) continue;
         const sim_kernel k = sim_profile_kernel(&profile, (fcp_pass)pass, g->head_dim, g->value_dim);
         out->pass[pass] = (groups_pass){.cell = k.at[SIM_FULL] * g->heads, .launch = k.at[SIM_LAUNCH],
-                                        .bytes = fcp_class_bytes(&p, FCP_KV, (fcp_pass)pass)};
+                                        .bytes = fcp_class_bytes(&p, FCP_KV, (fcp_pass)pass),
+                                        .linear = g->linear[pass]};
         if (pass == FCP_BACKWARD) out->pass[pass].bytes += fcp_class_bytes(&p, FCP_DKV, FCP_BACKWARD);
     }
     return FCP_OK;
