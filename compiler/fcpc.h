@@ -75,8 +75,8 @@ typedef struct fcpc_options {
     const volatile int *stop;    /* NULL, or a number that another thread or a signal handler may set. Once it is
                                   * not 0, parsing soon ends with FCP_E_INTERRUPTED. (Only slices, long lists and
                                   * large files take seconds to parse.) */
-    const char *profile;         /* what auto chooses, and margins, are judged by it: a name such as "h200", or a file
-                                  * (compiler/simulate/README.md); NULL: by that of cluster.gpu */
+    const char *profile;         /* what auto chooses, ranks of groups, and margins are judged by it: a name such as
+                                  * "h200", or a file (compiler/simulate/README.md); NULL: by that of cluster.gpu */
     /* Called for each file that the program or these options name, before any of them is read; a file may come twice.
      * A code other than FCP_OK is an error at that place of the program; `err` says what is wrong. NULL: nobody asks */
     fcp_code (*see_file)(void *context, const char *path, fcp_error *err);
@@ -229,12 +229,14 @@ typedef struct fcpc_show_options {
                             * the 8 busiest and the median; NULL: all, or the busiest if there are many ranks */
     bool choose_head;      /* the part is what query head number `head` sees; else the pairs of all heads are summed */
     uint32_t head;
+    const char *profile; /* html: by which times are predicted: a name such as "h200", or a file; NULL: that of the
+                            * plan's gpu */
 } fcpc_show_options;
 #define FCPC_SHOW_OPTIONS_INIT {sizeof(fcpc_show_options)}
 
 /* A picture of a plan (the mask, who owns which tokens, the pipeline) or of a part of a mask. text is for a
  * terminal, and svg is an image. html is a page that needs no other file; it shows whole plans only, and also what each
- * rank does when, as the profile of the plan's gpu predicts it. json gives the exact counts of a part, and shows no
+ * rank does when, as a profile predicts it. json gives the exact counts of a part, and shows no
  * whole plan. html and json refuse what they cannot show with FCP_E_ARGUMENT.
  * FCP_E_VALUE: the batch has no such sequence, or the sequence no such query or key, or the model no such head.
  * `options` may be NULL. */

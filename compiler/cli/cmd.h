@@ -193,9 +193,9 @@ typedef enum cmd_kind {
     X(SWEEP, "sweep", 0, CMD_WORD, "NAME=V,V,..", CMD_BIT(SIM),                                                        \
       "plan and predict with each of these values of a setting; several sweeps: every combination, at most 4096")      \
     X(CSV, "csv", 0, CMD_WRITE, "FILE", CMD_BIT(SIM), "write one row a candidate and pass to this file")               \
-    X(PROFILE, "profile", 0, CMD_READ, "FILE", CMD_BIT(SIM) | CMD_BIT(COMPILE),                                        \
-      "take the times of kernels from this profile, for sim, for what auto chooses, and for the margin: a name such "  \
-      "as h200, or a file; the default is the program's gpu")                                                          \
+    X(PROFILE, "profile", 0, CMD_READ, "FILE", CMD_BATCH & ~CMD_BIT(EXPLAIN),                                          \
+      "take the times of kernels from this profile, for what sim and --html predict, for what auto chooses, for the "  \
+      "ranks of groups, and for the margin: a name such as h200, or a file; the default is the program's gpu")         \
     X(NETWORK, "network", 0, CMD_WORD, "rounds|shared|fluid|pulls", CMD_BIT(SIM),                                      \
       "let transfers meet as in the plan's rounds (the default); in its rounds, sharing ports and uplinks fairly; "    \
       "all of a stage at once; or without rounds, each rank asking for one block after the other in random order")     \

@@ -177,9 +177,8 @@ fcp_code cmd_compile(const cmd_line *line, cmd_input *input, fcp_error *err) {
         code = fcp_fail(err, FCP_E_USAGE, "%.200s is a plan already; fcpc help lists what can be done with it",
                         cmd_name(line));
     if (code == FCP_OK) code = cmd_load(line, input, err);
-    if (code == FCP_OK && !input->tried.count && (line->value[OPT_EXPLAIN] || line->value[OPT_PROFILE]))
-        code = fcp_fail(err, FCP_E_USAGE, "--%s: this program leaves neither strategy nor block to auto",
-                        line->value[OPT_EXPLAIN] ? "explain" : "profile");
+    if (code == FCP_OK && !input->tried.count && line->value[OPT_EXPLAIN])
+        code = fcp_fail(err, FCP_E_USAGE, "--explain: this program leaves neither strategy nor block to auto");
     const bool slices = line->value[OPT_SLICES];
     if (code == FCP_OK && slices && (!path || !strcmp(path, "-")))
         code = fcp_fail(err, FCP_E_USAGE, "--slices writes a file beside the plan: say where, with -o PLAN");

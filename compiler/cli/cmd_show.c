@@ -49,7 +49,8 @@ static fcp_code read_options(const cmd_line *line, fcpc_show_options *out, fcp_e
                                        line->value[OPT_HEAD],
                                .choose_sequence = line->value[OPT_SEQ] != NULL,
                                .choose_head = line->value[OPT_HEAD] != NULL,
-                               .ranks = line->value[OPT_RANKS]};
+                               .ranks = line->value[OPT_RANKS],
+                               .profile = line->value[OPT_PROFILE]};
     fcp_code code = cmd_number(line, OPT_WIDTH, 20, 1000, cmd_width(), &width, err);
     if (code == FCP_OK) code = cmd_check_drawing(line, err);
     if (code == FCP_OK) code = cmd_range(line, OPT_ROWS, &out->row, &out->row_end, err);

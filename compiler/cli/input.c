@@ -109,6 +109,11 @@ fcp_code cmd_source(const cmd_line *line, cmd_input *input, fcp_error *err) {
     return why ? cannot_read(line, why, err) : FCP_OK;
 }
 
+/* Whether times are predicted, which a profile always changes. */
+static bool predicts(const cmd_line *line) {
+    return line->command == CMD_SIM || (line->command == CMD_SHOW && line->value[OPT_HTML]);
+}
+
 static fcp_code load_plan(const cmd_line *line, cmd_input *input, fcp_error *err) {
     if (line->define_count || line->value[OPT_LENGTHS])
         return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan: -D and --lengths apply to a program", line->file);
@@ -118,6 +123,11 @@ static fcp_code load_plan(const cmd_line *line, cmd_input *input, fcp_error *err
                         "`verify --pairs`", line->file);
     if (line->value[OPT_LAYER])
         return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan, which is of one mask: --layer applies to a program",
+                        line->file);
+    if (line->value[OPT_PROFILE] && !predicts(line))
+        return fcp_fail(err, FCP_E_USAGE,
+                        "%.200s is a plan, in which nothing is left to choose: --profile applies to a program, and to "
+                        "sim and show --html, which predict",
                         line->file);
     if (line->field_count && line->command != CMD_RUN)
         return fcp_fail(err, FCP_E_USAGE,
@@ -268,6 +278,10 @@ static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_erro
     if (code == FCP_OK && overwrites == FCP_OK) overwrites = cmd_choose_layer(line, program, &chosen, err);
     if (code == FCP_OK && overwrites == FCP_OK && program->layer_count > 1 && !chosen)
         overwrites = cmd_protect_layers(line, program, err);
+    if (code == FCP_OK && overwrites == FCP_OK && program->profile && !program->profile_steers && !predicts(line))
+        overwrites = fcp_fail(err, FCP_E_USAGE,
+                              "--profile changes nothing: the program states strategy, block and margin, and this "
+                              "strategy chooses nothing by the times of kernels");
     if (code == FCP_OK && overwrites == FCP_OK) {
         cmd_doing("planning");
         code = plan_program(max_seconds, line, program, chosen, input);

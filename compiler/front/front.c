@@ -19,6 +19,7 @@
 #include "compiler/sema/layer_masks.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/override.h"
+#include "compiler/sema/strategies.h"
 #include "compiler/sema/unused.h"
 #include "compiler/syntax/parse.h"
 #include "compiler/planning/workspace.h"
@@ -29,12 +30,14 @@
 #include "runtime/base/sized.h"
 #include "runtime/plan/plan.h"
 
-/* Reads the profile `asked`, a file or a name, by which strategy = auto and margins are judged. */
+/* Reads the profile `asked`, a file or a name, by which what the program leaves open is chosen. */
 static void read_profile(sema *s, const char *asked) {
     fcp_error why = {0};
     sim_profile *p = ARENA_NEW(&s->out->arena, sim_profile, 1);
     fcp_code code = p ? sim_profile_open(asked, s->regular_files, p, &why) : FCP_E_NO_MEMORY;
     s->out->profile = p;
+    s->out->profile_steers = s->out->strategy == (fcp_strategy)STRATEGY_AUTO || s->out->block == BLOCK_AUTO ||
+                             s->out->margin == MARGIN_AUTO || strategy_facts_of[program_divides_by(s->out)].by_times;
     if (code && why.line) diag_error(s->d, code, SPAN_NONE, "%s:%u: %s", why.file, why.line, why.message);
     else if (code)
         diag_error(s->d, code, SPAN_NONE, "%s%s%s", why.file, *why.file ? ": " : "",
@@ -65,6 +68,7 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     sema_list_files(s);
     if (!sema_override(s, options)) return;
     sema_list_files(s); /* options may name more files */
+    if (options->profile && sim_profile_is_file(options->profile)) sema_list_file(s, options->profile, SPAN_NONE);
     if (diag_errors(s->d) > errors || !sema_show_files(s, options) || !sema_choose_layer(s)) return;
     if (!sema_declare_masks(s) || !sema_declare_arrays(s) || sema_stopped(s)) return;
     expr_check_masks(s);

@@ -448,15 +448,15 @@ void page_free(page *p) {
     *p = (page){0};
 }
 
-fcp_code page_add_predicted(page *p, const fcp_plan *plan, const char *ranks, fcp_error *err) {
+fcp_code page_add_predicted(page *p, const fcp_plan *plan, const char *profile, const char *ranks, fcp_error *err) {
     fcp_error no_profile = {0};
-    fcp_code code = FCP_OK;
-    sim_profile profile;
+    sim_profile by;
     sim_result result = {0};
     arena memory = {0};
-    const bool known = sim_profile_of(plan->cluster, &profile, &no_profile) == FCP_OK;
-    if (known) code = simulate(plan, &profile, NULL, &memory, &result, err);
-    if (!code) code = page_add(p, "", plan, known ? &profile : NULL, no_profile.message, NULL, &result, ranks, err);
+    fcp_code code = profile ? sim_profile_open(profile, false, &by, err) : FCP_OK;
+    const bool known = !code && (profile || sim_profile_of(plan->cluster, &by, &no_profile) == FCP_OK);
+    if (known) code = simulate(plan, &by, NULL, &memory, &result, err);
+    if (!code) code = page_add(p, "", plan, known ? &by : NULL, no_profile.message, NULL, &result, ranks, err);
     arena_free(&memory);
     return code;
 }
@@ -469,7 +469,7 @@ fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, 
     if (o.part) return fcp_fail(err, FCP_E_ARGUMENT, "a page shows a whole plan, not a part of a mask");
     page p = {0};
     text out = {0};
-    code = page_add_predicted(&p, plan, o.ranks, err);
+    code = page_add_predicted(&p, plan, o.profile, o.ranks, err);
     if (!code) code = page_end(&p, NULL, &out, err);
     page_free(&p);
     return text_hand_over(&out, code, out_text, err);

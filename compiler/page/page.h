@@ -25,8 +25,9 @@ typedef struct page {
  * FCP_E_NO_MEMORY, FCP_E_USAGE (ranks). Cost: linear in the plan. */
 fcp_code page_add(page *p, const char *name, const fcp_plan *plan, const sim_profile *profile, const char *why,
                   const sim_options *how, const sim_result *result, const char *ranks, fcp_error *err);
-/* Adds a plan with what the profile of its GPU predicts, or without times if there is none. */
-fcp_code page_add_predicted(page *p, const fcp_plan *plan, const char *ranks, fcp_error *err);
+/* Adds a plan with what a profile predicts: the one that is asked for, a name or a file; NULL: that of its GPU, or
+ * without times if there is none. */
+fcp_code page_add_predicted(page *p, const fcp_plan *plan, const char *profile, const char *ranks, fcp_error *err);
 /* Ends the data and returns it as JSON, which belongs to the page; NULL: out of memory. points: as for page_end. */
 const char *page_data_end(page *p, const char *points);
 /* Writes the page. points: all candidates of a sweep as a JSON array, with the members that `fcpc sim --json` has;

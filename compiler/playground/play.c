@@ -80,7 +80,7 @@ EMSCRIPTEN_KEEPALIVE const char *play_data(const char *file) {
     page_free(&drawn);
     drawn.asks = true;
     fcp_code code = fcp_plan_load(file, &plan, &err);
-    if (!code) code = page_add_predicted(&drawn, plan, NULL, &err);
+    if (!code) code = page_add_predicted(&drawn, plan, NULL, NULL, &err);
     fcp_plan_free(plan);
     return code ? NULL : page_data_end(&drawn, NULL);
 }

@@ -24,16 +24,17 @@ bool sema_is_npy(const char *path, const char *bytes, size_t size) {
 
 /* --- which files a program names ---------------------------------------------------------------------------------- */
 
+void sema_list_file(sema *s, const char *path, span at) {
+    struct program_file *f = ARENA_ZNEW(&s->out->arena, struct program_file, 1);
+    if (f) *f = (struct program_file){s->out->files, arena_copy(&s->out->arena, path, strlen(path)), at};
+    if (f && f->path) s->out->files = f;
+    else sema_no_memory(s);
+}
+
 static void list_file(sema *s, const expr *e) {
     char *path = sema_path(s, e);
-    struct program_file *f = path ? ARENA_ZNEW(&s->out->arena, struct program_file, 1) : NULL;
-    if (f) f->path = arena_copy(&s->out->arena, path, strlen(path));
+    if (path) sema_list_file(s, path, e->at);
     free(path);
-    if (f) f->at = e->at;
-    if (f && f->path) {
-        f->next = s->out->files;
-        s->out->files = f;
-    } else sema_no_memory(s);
 }
 
 static void list_args(sema *s, const arg *args);

@@ -170,8 +170,9 @@ struct fcpc_program {
     uint32_t tolerance; /* how far a rank's work may be over the mean, in millionths */
     uint32_t place;     /* fcp: an fcp_placing */
     uint32_t split;     /* fcp: 1: blocks that are too heavy for one rank are computed by several */
-    /* auto, and who chooses a margin, judge by it (simulate/profile.h); NULL: by that of cluster.gpu */
+    /* auto, groups, and who chooses a margin, judge by it (simulate/profile.h); NULL: by that of cluster.gpu */
     const struct sim_profile *profile;
+    bool profile_steers; /* there is one, and the program leaves something open that is chosen by it */
     uint32_t budget; /* auto: microseconds of work that trying candidates may take (auto/budget.c); 0: not stated */
     uint32_t effort, among; /* auto: 1 to 3; a bit for each strategy that it may try */
     uint32_t base, servers, shard; /* cad: a cad_base; ranks without tokens; where rows may be cut */

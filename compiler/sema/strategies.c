@@ -21,7 +21,7 @@ const strategy_facts strategy_facts_of[STRATEGY_ANY] = {
     [FCP_STRATEGY_ULYSSES] = {HOMES_CALLER},
     [FCP_STRATEGY_UPIPE] = {HOMES_CALLER},
     [FCP_STRATEGY_DCP] = {HOMES_LAYOUT, BETWEEN_BATCH, .serves_all_masks = true, .slow_tiles = true},
-    [FCP_STRATEGY_GROUPS] = {HOMES_LAYOUT, .packs_sequences = true},
+    [FCP_STRATEGY_GROUPS] = {HOMES_LAYOUT, .packs_sequences = true, .by_times = true},
 };
 
 static const char *const placings[PLACES] = {[PLACE_NEAR] = "near", [PLACE_LPT] = "lpt"};

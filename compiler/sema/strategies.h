@@ -44,6 +44,7 @@ typedef struct strategy_facts {
     uint32_t even;         /* it cuts every sequence into so many chunks a rank, of equal length; 0: it does not */
     bool packs_sequences;  /* which sequences share ranks follows from their lengths alone */
     bool serves_all_masks; /* with `layers`: blocks are divided for all masks, and chosen homes balanced under all */
+    bool by_times;         /* what it divides among ranks depends on what kernels take, by a profile */
     bool slow_tiles;       /* to place a tile takes longer than all passes behind that */
 } strategy_facts;
 extern const strategy_facts strategy_facts_of[STRATEGY_ANY]; /* of auto: zeros */

@@ -303,9 +303,11 @@ fcp_code sim_profile_of(const fcp_cluster *cluster, sim_profile *out, fcp_error 
     return sim_profile_find(gpu, out, err);
 }
 
+bool sim_profile_is_file(const char *asked) { return strpbrk(asked, "./"); }
+
 fcp_code sim_profile_open(const char *asked, bool regular, sim_profile *out, fcp_error *err) {
     enum { PROFILE_MAX = 1 << 20 };
-    if (!strpbrk(asked, "./")) return sim_profile_find(asked, out, err);
+    if (!sim_profile_is_file(asked)) return sim_profile_find(asked, out, err);
     text bytes = {0};
     char room[128];
     int why = text_read(&bytes, asked, regular, PROFILE_MAX);

@@ -63,6 +63,8 @@ bool sim_profile_device(const char *name, sim_profile *out);
 /* Finds the profile that a user names. A name without a point or slash is that of a profile that comes with the
  * compiler. Anything else is a file, which with `regular` must be a regular file. FCP_E_READ: it cannot be read. */
 fcp_code sim_profile_open(const char *asked, bool regular, sim_profile *out, fcp_error *err);
+/* Whether that is a file. */
+bool sim_profile_is_file(const char *asked);
 
 /* The constants of a pass at a head_dim and a value_dim. If the profile has none for these sizes, they are those of the
  * head_dim whose pairs have the nearest number of FLOPs, scaled by the ratio of FLOPs. */

@@ -242,7 +242,24 @@ ok "sim of auto predicts as it did" sh -c "\"$fcpc\" --json -q a.fcp -D plan.str
 holds "the same time" jq -e -s '(.[0].auto.makespan_s -
     .[1].makespan_s - (.[1].backward.makespan_s // 0)) | fabs < 1e-9' chose.json simulated.json
 bad "what was tried, of a program that tries nothing" 2 E001 a.fcp --explain
-bad "a profile for a program that tries nothing" 2 E001 a.fcp --profile a100
+program stated.fcp 'model { heads = 8; kv_heads = 8 }; cluster { nodes = 4; gpus = 8; inter = 5 GB/s; gpu = h200 }
+batch { lengths = [96K, 70K, 48K, 30K, 12K x 6, 4K x 20, 1K x 60] }
+plan { mask = causal; block = 4K; margin = 16; strategy = groups(tokens = 64K) }'
+sed 's/^\(.*ward.*launch  *\)\([0-9.]*\) us/\1\2 ms/' "$top/compiler/simulate/profiles/h200.profile" > slow.profile
+homes() { "$fcpc" --json -q stated.fcp "$@" | jq -r .homes; }
+holds "groups of another profile's degrees" [ "$(homes)" != "$(homes --profile cpu)" ]
+holds "of one in a file, whose launches take longer" [ "$(homes)" != "$(homes --profile ./slow.profile)" ]
+holds "the profile of the program's GPU changes nothing" [ "$(homes)" = "$(homes --profile h200)" ]
+sed 's/margin = 16; strategy.* }/}/' stated.fcp > margin.fcp
+ok "a margin by a profile" "$fcpc" -q margin.fcp --profile a100
+bad "a profile by which nothing is chosen" 2 E001 stated.fcp -D plan.strategy=fcp --profile a100
+bad "by which nothing is proved, either" 2 E001 verify stated.fcp -D plan.strategy=fcp --profile a100
+ok "but all is predicted" "$fcpc" sim -q stated.fcp -D plan.strategy=fcp --profile a100
+ok "the plan" "$fcpc" -q stated.fcp -o stated.plan
+bad "nothing is left to choose in a plan" 2 E001 show stated.plan --profile a100
+ok "but a page predicts" "$fcpc" show stated.plan --html stated.html --profile a100
+holds "by that profile" grep -q '"profile": "a100"' stated.html
+bad "a page of a profile that is not there" 1 E340 show stated.plan --html stated.html --profile a10
 bad "a profile that is not there" 1 E340 a.fcp -D plan.strategy=auto --profile a10
 
 # Layers: a plan for each mask. All are written or none, and homes are the same in all.

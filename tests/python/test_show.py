@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import pickle
 import subprocess
 import tempfile
 import unittest
@@ -43,6 +44,33 @@ class Simulations(unittest.TestCase):
             self.assertLessEqual(x["layer_s"], x["linear_s"] + x["makespan_s"], name)
         self.assertIn("a layer", repr(plan.simulate()))
         self.assertNotIn("layer_s", self.plan.simulate()["forward"])
+    def test_a_profile_of_the_program_chooses_and_predicts(self):
+        """Another profile, by its name or as a file: other ranks for the groups, and all predictions are by it."""
+        profiles = Path(__file__).resolve().parents[2] / "compiler/simulate/profiles"
+        lengths = [96 << 10, 70 << 10, 48 << 10, 30 << 10] + [12 << 10] * 6 + [4096] * 20 + [1024] * 60
+
+        text = """model { heads = 8; kv_heads = 8 }\ncluster { nodes = 4; gpus = 8; inter = 5 GB/s; gpu = h200 }
+plan { mask = causal; block = 4K; margin = 16; strategy = groups(tokens = 64K) }"""
+
+        def made(profile):
+            return fcpc.parse(text, profile=profile)
+        plain, own, cpu = made(None), made("h200"), made("cpu")
+        homes = [p.plan(lengths).homes for p in (plain, own, cpu, made(str(profiles / "cpu.profile")))]
+        self.assertEqual(homes[0], homes[1])
+        self.assertNotEqual(homes[0], homes[2])
+        self.assertEqual(homes[2], homes[3])
+        self.assertEqual(cpu.plan([4096]).simulate()["profile"], "cpu")
+        self.assertIn('"profile": "cpu"', cpu.plan([4096]).html())
+        self.assertEqual(cpu.plan([4096]).simulate("a100")["profile"], "a100")
+        self.assertNotEqual(plain, cpu)
+        again = pickle.loads(pickle.dumps(cpu))
+        self.assertEqual((again, again.profile), (cpu, "cpu"))
+        self.assertNotEqual(plain._identity(), cpu._identity())  # processes that share plans tell them apart
+        self.assertEqual(fcpc.program("causal", profile="cpu").plan([4096]).simulate()["profile"], "cpu")
+        for profile, code in (("h1", "E340"), ("./nowhere.profile", "E010")):
+            with self.assertRaises(fcpc.Error) as raised:
+                made(profile)
+            self.assertEqual(raised.exception.code, code)
 
     def test_errors(self):
         for profile, code in (("h1", "E340"), ("./nowhere.profile", "E010")):

@@ -19,9 +19,10 @@ typedef struct groups_group {
 } groups_group;
 
 /* What a pass costs. cell: the picoseconds of a FULL cell in all query heads. launch: the least picoseconds of a step
- * of the ring. bytes: what travels for one key. */
+ * of the ring. bytes: what travels for one key. linear: the picoseconds that linear layers take for a query; 0: they are
+ * left out. */
 typedef struct groups_pass {
-    uint64_t cell, launch, bytes;
+    uint64_t cell, launch, bytes, linear;
 } groups_pass;
 typedef struct groups_model {
     groups_pass pass[FCP_PASSES]; /* zeros: the plan does not have it */
@@ -55,7 +56,8 @@ typedef struct grouping {
     uint32_t *home, *rank;  /* per block: where it lives, and who computes its rows */
 } grouping;
 
-/* groups_cut.c. Makes the model of costs for a program. FCP_E_PROFILE: there is no profile of its GPU. */
+/* groups_cut.c. Makes the model of costs for a program, of the profile that its parser was given, or else of its GPU's.
+ * FCP_E_PROFILE: there is no profile of its GPU. */
 fcp_code groups_model_of(const struct fcpc_program *g, groups_model *out, fcp_error *err);
 
 /* The strategy's functions: place.h. */

@@ -35,8 +35,9 @@
 fcp_code groups_model_of(const struct fcpc_program *g, groups_model *out, fcp_error *err) {
     const fcp_problem p = problem_early_facts(g);
     sim_profile profile;
-    fcp_code code = sim_profile_of(&g->cluster, &profile, err);
+    fcp_code code = g->profile ? FCP_OK : sim_profile_of(&g->cluster, &profile, err);
     if (code) return code;
+    if (g->profile) profile = *g->profile;
     const uint64_t latency = g->cluster.latency_ns * 1000;
     *out = (groups_model){.gpus = g->gpus, .ring = g->shape == GROUPS_RING,
                           .latency = {[FCP_NET] = latency, [FCP_LOCAL] = latency},
@@ -46,7 +47,8 @@ fcp_code groups_model_of(const struct fcpc_program *g, groups_model *out, fcp_er
         if (!g->passes[pass]) continue;
         const sim_kernel k = sim_profile_kernel(&profile, (fcp_pass)pass, g->head_dim, g->value_dim);
         out->pass[pass] = (groups_pass){.cell = k.at[SIM_FULL] * g->heads, .launch = k.at[SIM_LAUNCH],
-                                        .bytes = fcp_class_bytes(&p, FCP_KV, (fcp_pass)pass)};
+                                        .bytes = fcp_class_bytes(&p, FCP_KV, (fcp_pass)pass),
+                                        .linear = g->linear[pass]};
         if (pass == FCP_BACKWARD) out->pass[pass].bytes += fcp_class_bytes(&p, FCP_DKV, FCP_BACKWARD);
     }
     return FCP_OK;

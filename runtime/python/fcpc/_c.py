@@ -105,7 +105,7 @@ class fcpc_times(ctypes.Structure):
 class fcpc_show_options(ctypes.Structure):
     _fields_ = [("size", _size), ("width", _u32), ("colour", _bool), ("unicode", _bool), ("part", _bool),
                 ("choose_sequence", _bool), ("sequence", _u32), ("row", _u64), ("row_end", _u64), ("col", _u64),
-                ("col_end", _u64), ("ranks", _text), ("choose_head", _bool), ("head", _u32)]
+                ("col_end", _u64), ("ranks", _text), ("choose_head", _bool), ("head", _u32), ("profile", _text)]
 
 
 class fcpc_question(ctypes.Structure):

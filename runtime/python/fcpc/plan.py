@@ -392,11 +392,16 @@ class Plan(ReadOnly):
     def simulate(self, profile: str | None = None) -> Simulation:
         """How long the plan would take on its cluster: a Simulation.
 
-        profile   says how fast kernels are: a name, such as "h200", or a file; None: that of the cluster's gpu.
+        profile   says how fast kernels are: a name, such as "h200", or a file; None: the program's, or else that of
+                  the cluster's gpu.
                   compiler/simulate/README.md says what is predicted. Errors: E340, E010 (there is no such profile)
         """
         self._needs_whole("simulate")
-        return Simulation(json.loads(call_text("fcpc_simulate_json", self._handle, profile and profile.encode())))
+        return Simulation(json.loads(call_text("fcpc_simulate_json", self._handle, self._by(profile))))
+
+    def _by(self, profile: str | None) -> bytes | None:
+        profile = profile or (self.program.profile if self.program else None)
+        return os.fsencode(profile) if profile else None
 
     def text(self, width: int = 80, unicode: bool = False) -> str:
         """A picture of the plan for a terminal: its mask, who owns which tokens, and the pipeline."""
@@ -410,9 +415,11 @@ class Plan(ReadOnly):
         return call_text("fcpc_show_svg", self._handle, None)
 
     def html(self) -> str:
-        """A self-contained HTML page about the plan: what each rank does when, and why it waits."""
+        """A self-contained HTML page about the plan: what each rank does when, and why it waits, by the program's
+        profile, or else that of the cluster's gpu."""
         self._needs_whole("html")
-        return call_text("fcpc_show_html", self._handle, None)
+        options = fcpc_show_options(ctypes.sizeof(fcpc_show_options), profile=self._by(None))
+        return call_text("fcpc_show_html", self._handle, ctypes.byref(options))
 
     def part(self, rows: tuple[int, int] | None = None, cols: tuple[int, int] | None = None,
              sequence: int | None = None, head: int | None = None) -> dict[str, Any]:

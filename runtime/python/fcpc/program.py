@@ -120,6 +120,7 @@ class Program(ReadOnly):
     masks      how many masks there are: more than one if it has `layers`
     here       the ranks of this process, a range; None: all
     share      the folder in which processes of this machine share plans; None: each process plans for itself
+    profile    the profile by which the compiler chooses and `Plan.simulate` predicts; None: that of the cluster's gpu
     node       how many ranks a node has
     warnings   what the compiler said, line by line
     model      what `fcpc.hf.program` has read from a model's config; else None. It is pickled with the program
@@ -135,6 +136,7 @@ class Program(ReadOnly):
     masks: int
     here: range | None
     share: str | None
+    profile: str | None
     node: int
     warnings: tuple[str, ...]
     model: Any
@@ -152,20 +154,21 @@ class Program(ReadOnly):
 
     def __init__(self, text: str, name: str = "program", defines: Sequence[str] = (), fields: Iterable[str] = (),
                  here: range | None = None, values: Mapping[str, Any] | None = None, share: str | None = None,
-                 node: int = 1) -> None:
+                 node: int = 1, profile: str | None = None) -> None:
         if not isinstance(text, str):
             raise Error("E202", f"the text of a program is expected, and this is {kind_of(text)}")
         if isinstance(defines, str):
             raise Error("E202", f"defines: settings in a list are expected, this is {defines!r}")
         kept = {field: held(given, f"field '{field}'") for field, given in (values or {}).items()}
-        self._make(text, name, tuple(defines), tuple(fields), here, kept, share, node)
+        self._make(text, name, tuple(defines), tuple(fields), here, kept, share, node, profile)
         for said in self.warnings:
             warn(said)
 
     def _make(self, text: str, name: str, defines: tuple[str, ...], fields: tuple[str, ...], here: range | None,
-              values: dict[str, Held], share: str | None, node: int) -> None:
+              values: dict[str, Held], share: str | None, node: int, profile: str | None) -> None:
         settings = (ctypes.c_char_p * len(defines))(*(d.encode() for d in defines))
-        options = fcpc_options(ctypes.sizeof(fcpc_options), ctypes.addressof(settings), len(defines))
+        options = fcpc_options(ctypes.sizeof(fcpc_options), ctypes.addressof(settings), len(defines),
+                               profile=os.fsencode(profile) if profile else None)
         made, source = ctypes.c_void_p(), text.encode()
         with Diagnostics() as d:
             d.check(C["fcpc_parse_text"](name.encode(), source, len(source), ctypes.byref(options), d.handle,
@@ -173,7 +176,8 @@ class Program(ReadOnly):
             said = d.warnings()
         # _settings: the options point to it
         self._put(_handle=made.value, _options=options, _settings=settings, source=text, name=name, _defines=defines,
-                  fields=fields, here=here, _values=values, share=share or None, node=node, warnings=said, model=None,
+                  fields=fields, here=here, _values=values, share=share or None, profile=profile or None, node=node,
+                  warnings=said, model=None,
                   _texts=None, _first=None)
         files: list[str] = []
         while (path := C["fcpc_program_file"](self._handle, len(files))) is not None:
@@ -190,7 +194,7 @@ class Program(ReadOnly):
         """Registers the program by a digest of its parts, so that a pickle that returns to this process becomes the
         same object."""
         parts = (C["fcp_version"]().decode(), self.source, self.name, self._defines, self.fields, self.here, self.share,
-                 self.node, self._files, self.model, [(name, x.shape) for name, x in self._values.items()])
+                 self.profile, self.node, self._files, self.model, [(name, x.shape) for name, x in self._values.items()])
         arrays = [(x.numbers.buffer_info()[0], 8 * len(x.numbers)) for x in self._values.values()]
         self._put(_key=key_of([repr(parts), *arrays]))
         _programs.setdefault(self._key, self)
@@ -215,7 +219,8 @@ class Program(ReadOnly):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         self._check_files("go to another process")
-        parts = (self.source, self.name, self._defines, self.fields, self.here, self._values, self.share, self.node)
+        parts = (self.source, self.name, self._defines, self.fields, self.here, self._values, self.share, self.node,
+                 self.profile)
         return _again, (self._key, C["fcp_version"]().decode(), self._files, self.model, parts)
 
     def _check_files(self, what: str) -> None:
@@ -227,7 +232,8 @@ class Program(ReadOnly):
         """All that plans depend on besides the batch: the program, and the files that it has read."""
         if self._texts is None:
             self._check_files("share its plans")
-            self._put(_texts=[C["fcp_version"]().decode(), self.text, *(digest or "" for _, digest in self._files)])
+            self._put(_texts=[C["fcp_version"]().decode(), self.text, *([self.profile] if self.profile else []),
+                              *(digest or "" for _, digest in self._files)])
         assert self._texts
         return self._texts
 
@@ -501,7 +507,7 @@ def _pair(said: Any) -> tuple[Any, Any]:
 
 
 def parse(text: str, name: str = "program", defines: Sequence[str] = (), fields: Iterable[str] = (),
-          here: range | None = None, share: str | None = None) -> Program:
+          here: range | None = None, share: str | None = None, profile: str | None = None) -> Program:
     """A program from its whole text (grammar/LANGUAGE.md).
 
     name      what messages call it
@@ -509,17 +515,19 @@ def parse(text: str, name: str = "program", defines: Sequence[str] = (), fields:
     fields    names of the fields that `ahead` looks for in a batch
     here      the ranks of this process, a range; None: all
     share     the folder in which processes of this machine share plans, see Program
+    profile   as in `program`
 
-    Errors: those of the language (E1xx, E2xx), with the place in the text
+    Errors: those of the language (E1xx, E2xx), with the place in the text; E340, E010 (there is no such profile)
     """
-    return Program(text, name, defines, fields, here, share=share)
+    return Program(text, name, defines, fields, here, share=share, profile=profile)
 
 
 def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads: int | None = None,
             head_dim: int = 128, cluster: Cluster | None = None, dtype: Any = "bf16", scale: float | None = None,
             score: Mask | None = None, tables: Mapping[str, Any] | None = None, layers: Sequence[Any] | None = None,
             share: str | None = None, value_dim: int | None = None, values: str | None = None,
-            documents: str | None | Unset = UNSET, align: str | None = None, **plan: Any) -> Program:
+            documents: str | None | Unset = UNSET, align: str | None = None, profile: str | None = None,
+            **plan: Any) -> Program:
     """A program from its parts.
 
     mask      who attends to whom: text of the language, such as "causal and doc[q] == doc[k]"; or a function
@@ -547,6 +555,9 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
     share     the folder in which processes of this machine share plans: one of them makes a plan, and the others get
               what their ranks need of it. None: /dev/shm/fcpc-USER if each process is one rank, there are more than
               1024 ranks, and a machine has several of them; otherwise, and with "", plans are not shared
+    profile   says how fast kernels are: a name, such as "h200", or a file that `fcpc calibrate` has made. By it the
+              compiler chooses what is left open (strategy="auto", the block, the margin, the ranks of groups), and
+              Plan.simulate predicts. None: that of the cluster's gpu
     plan      keys of the section `plan`: block=512, strategy="dcp", sink=0.5, layout="zigzag", lse_gradient=True.
               layout is "planned" unless it is stated
 
@@ -554,7 +565,7 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
     within their document, f[q] == f[k], and the argument `documents` is missing; and if nothing reads a field.
 
     Errors: those of the language (E1xx, E2xx), with the place in the text that was made of the parts; E202 (an argument
-    of a wrong type)
+    of a wrong type); E340, E010 (there is no such profile)
     """
     cluster = Cluster() if cluster is None else cluster
     if not isinstance(cluster, Cluster):
@@ -625,7 +636,7 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
         share = usual_folder()
     try:
         made = Program("\n".join(line for line in lines if line) + "\n", "program", (), declared, cluster.here,
-                       functions.values, share, cluster.gpus)
+                       functions.values, share, cluster.gpus, profile)
     except Error as error:
         raise _with_hint(error, plan) from None
     read = {*re.findall(r"\w+", " ".join([*masks.values(), said or "", *functions.before])), documents}

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "compiler/place/groups/groups.h"
+#include "compiler/simulate/profile.h"
+#include "tests/support/groups_noise.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/planned.h"
 
@@ -68,7 +70,7 @@ static groups_model draw_model(uint64_t *state) {
     groups_model m = {.gpus = 1 + (uint32_t)draw(state, 8), .ring = draw(state, 2)};
     for (int pass = 0; pass < 1 + (int)draw(state, 2); pass++)
         m.pass[pass] = (groups_pass){1 + draw(state, 1000000), draw(state, draw(state, 2) ? 1000 : 50000000),
-                                     draw(state, 8192)};
+                                     draw(state, 8192), draw(state, 3) ? 0 : draw(state, 2000000)};
     for (int f = 0; f < FCP_FABRICS; f++) {
         m.latency[f] = draw(state, 10000000);
         m.rate[f] = 1000000000 + draw(state, 400) * 1000000000;
@@ -187,60 +189,101 @@ Test(groups, left_over_ranks_go_where_they_help_most) {
     }
 }
 
+/* --- profiles ----------------------------------------------------------------------------------------------------- */
+
+/* The degrees of a batch's groups under a model. Returns the makespan, which is the least there is. */
+static uint64_t degrees_by(const groups_model *m, const planned *x, groups_group *out) {
+    const grouping *g = x->at.grouping;
+    arena scratch = {0};
+    memcpy(out, g->groups, g->count * sizeof *out);
+    cr_assert_eq(groups_choose(m, out, g->count, x->p.ranks, &scratch), FCP_OK);
+    arena_free(&scratch);
+    const uint64_t found = longest(m, out, g->count, x->p.ranks);
+    cr_assert_eq(found, by_program(m, out, g->count, x->p.ranks));
+    return found;
+}
+
+/* A profile that the caller gives takes the place of the GPU's. Where computing is slower, or a launch, or where there
+ * are linear layers, other degrees are the best ones: those of before would take longer. */
+Test(groups, degrees_follow_the_profile_that_is_given) {
+    static const struct { uint32_t full, launch; uint64_t linear; } times[] = {{40, 1, 0}, {1, 1000, 0},
+                                                                                    {1, 1, 2000000}};
+    enum { COUNT = 64 };
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        planned x;
+        sim_profile given;
+        groups_model m;
+        fcp_error err;
+        groups_group own[COUNT], other[COUNT];
+        plan_to_placement(
+            &x,
+            "model { heads = 8; kv_heads = 8 }\ncluster { nodes = 4; gpus = 8; inter = 5 GB/s; gpu = h200 }\n"
+            "batch { lengths = [96K, 70K, 48K, 30K, 12K x 6, 4K x 20, 1K x 60] }\n"
+            "plan { mask = causal; margin = 16; strategy = groups(tokens = 64K) }\n",
+            NULL);
+        const uint32_t count = x.at.grouping->count;
+        cr_assert(count > 2 && count <= COUNT);
+        memcpy(own, x.at.grouping->groups, count * sizeof *own); /* as the GPU's profile has it */
+        cr_assert_eq(sim_profile_of(&x.program->cluster, &given, &err), FCP_OK);
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            for (int d = 0; d < SIM_HEAD_DIMS; d++) {
+                given.kernels[pass][d].at[SIM_FULL] *= times[i].full;
+                given.kernels[pass][d].at[SIM_LAUNCH] *= times[i].launch;
+            }
+        x.program->profile = &given;
+        x.program->linear[FCP_FORWARD] = times[i].linear;
+        cr_assert_eq(groups_model_of(x.program, &m, &err), FCP_OK);
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            const sim_kernel k = sim_profile_kernel(&given, (fcp_pass)pass, 128, 128);
+            cr_assert(m.pass[pass].cell == 8 * k.at[SIM_FULL] && m.pass[pass].launch == k.at[SIM_LAUNCH]);
+            cr_assert_eq(m.pass[pass].linear, pass == FCP_FORWARD ? times[i].linear : 0);
+        }
+        const uint64_t best = degrees_by(&m, &x, other);
+        uint64_t before = 0;
+        for (uint32_t k = 0; k < count; k++) {
+            const uint64_t time = groups_time(&m, &own[k], own[k].degree);
+            if (time > before) before = time;
+        }
+        cr_assert_gt(before, best, "case %zu: the choice must differ", i);
+        planned_free(&x);
+    }
+}
+
 /* --- noise -------------------------------------------------------------------------------------------------------- */
 
-/* A factor 1 + x, x of mean 0 and this standard deviation: the sum of twelve draws. */
-static double factor(uint64_t *state, double deviation) {
-    double sum = -6;
-    for (int i = 0; i < 12; i++) sum += (double)draw(state, 1 << 30) / (1 << 30);
-    double f = 1 + sum * deviation;
-    return f > 0.1 ? f : 0.1;
-}
-
-static groups_model noisy(groups_model m, uint64_t *state, double deviation) {
-    for (int pass = 0; pass < FCP_PASSES; pass++) {
-        groups_pass *p = &m.pass[pass];
-        p->cell = (uint64_t)((double)p->cell * factor(state, deviation));
-        p->launch = (uint64_t)((double)p->launch * factor(state, deviation));
-    }
-    for (int f = 0; f < FCP_FABRICS; f++) {
-        m.latency[f] = (uint64_t)((double)m.latency[f] * factor(state, deviation));
-        m.rate[f] = (uint64_t)((double)m.rate[f] * factor(state, deviation));
-    }
-    return m;
-}
-
-/* Whether the choice of degrees for a batch stays the same under noise that is drawn 40 times. Prints how often it
- * does. */
-static uint32_t unchanged(const planned *x, const groups_model *m, uint64_t seed, double deviation) {
+/* How often the choice of degrees for a batch stays the same under noise that is drawn 40 times. */
+static uint32_t unchanged(planned *x, uint64_t seed, double deviation) {
     const grouping *g = x->at.grouping;
-    groups_group *again = malloc(g->count * sizeof *again);
+    groups_group *exact = malloc(g->count * sizeof *exact), *again = malloc(g->count * sizeof *again);
+    sim_profile profile;
+    groups_model m;
+    fcp_error err;
     uint32_t same = 0;
-    for (int i = 0; i < 40; i++) {
-        groups_model n = noisy(*m, &seed, deviation);
+    cr_assert_eq(sim_profile_of(&x->program->cluster, &profile, &err), FCP_OK);
+    for (int i = -1; i < 40; i++) {
         arena scratch = {0};
+        groups_group *now = i < 0 ? exact : again;
         bool equal = true;
-        memcpy(again, g->groups, g->count * sizeof *again);
-        cr_assert_eq(groups_choose(&n, again, g->count, x->p.ranks, &scratch), FCP_OK);
-        for (uint32_t k = 0; k < g->count; k++) equal &= again[k].degree == g->groups[k].degree;
-        same += equal;
+        memcpy(now, g->groups, g->count * sizeof *now);
+        cr_assert_eq(noise_model(x->program, &profile, &seed, i < 0 ? 0 : deviation, &m), FCP_OK);
+        cr_assert_eq(groups_choose(&m, now, g->count, x->p.ranks, &scratch), FCP_OK);
+        for (uint32_t k = 0; k < g->count; k++) equal &= now[k].degree == exact[k].degree;
+        same += i >= 0 && equal;
         arena_free(&scratch);
     }
-    free(again);
+    free(exact), free(again);
     return same;
 }
 
-/* The published test: normal noise on every coefficient. Where the network decides the time, the choice does depend on
- * it. */
+/* The published test: normal noise on every coefficient of attention. Where the network decides the time, the choice does
+ * depend on it, and so it does where linear layers take as long as attention (make bench ROWS=groups says how often). */
 Test(groups, noise_of_twenty_percent_changes_no_choice) {
     static const char *const drawn[] = {"median = 2K, sigma = 1.6", "median = 8K, sigma = 1.2",
                                         "median = 500, sigma = 2.2"};
-    uint32_t odd = 0, changed = 0;
+    uint32_t odd = 0, changed = 0, linear = 0;
     for (int i = 0; i < 18; i++) {
         char text[512];
         planned x;
-        groups_model m;
-        fcp_error err;
         const int nodes = i % 2 ? 8 : 4;
         snprintf(text, sizeof text,
                  "model { heads = 64; kv_heads = 8 }\ncluster { nodes = %d; gpus = 8; gpu = h200 }\n"
@@ -248,19 +291,34 @@ Test(groups, noise_of_twenty_percent_changes_no_choice) {
                  "plan { mask = causal; strategy = groups(tokens = %s) }\n",
                  nodes, drawn[i % 3], nodes * 8 * 32768, i + 1, i / 3 % 2 ? "64K" : "40K");
         plan_to_placement(&x, text, NULL);
-        cr_assert_eq(groups_model_of(x.program, &m, &err), FCP_OK);
-        cr_assert_eq(unchanged(&x, &m, (uint64_t)i + 1, 0.2), 40, "batch %d", i);
+        cr_assert_eq(unchanged(&x, (uint64_t)i + 1, 0.2), 40, "batch %d", i);
         for (uint32_t k = 0; k < x.at.grouping->count; k++) odd += x.at.grouping->groups[k].degree % 4 == 3;
-        m.rate[FCP_NET] /= 40;
-        m.rate[FCP_LOCAL] /= 40;
-        arena scratch = {0};
-        cr_assert_eq(groups_choose(&m, x.at.grouping->groups, x.at.grouping->count, x.p.ranks, &scratch), FCP_OK);
-        changed += unchanged(&x, &m, (uint64_t)i + 1, 0.2) < 40;
-        arena_free(&scratch);
+        x.program->linear[FCP_FORWARD] = 330000;
+        linear += unchanged(&x, (uint64_t)i + 1, 0.2) < 40;
+        x.program->linear[FCP_FORWARD] = 0;
+        x.program->cluster.inter /= 40;
+        x.program->cluster.intra /= 40;
+        changed += unchanged(&x, (uint64_t)i + 1, 0.2) < 40;
         planned_free(&x);
     }
     cr_assert_gt(odd, 10);
-    cr_assert_gt(changed, 5, "noise must be able to change a choice");
+    cr_assert(changed > 5 && linear > 5, "noise must be able to change a choice: %u, %u", changed, linear);
+}
+
+/* Linear layers take their time for each query of a group, over its ranks. */
+Test(groups, linear_layers_are_divided_among_the_ranks) {
+    uint64_t state = 7;
+    for (int i = 0; i < 300; i++) {
+        groups_model m = draw_model(&state), without = m;
+        groups_group g = draw_group(&state, 1);
+        const uint32_t d = 1 + (uint32_t)draw(&state, 30);
+        uint64_t added = 0;
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            m.pass[pass].linear = draw(&state, 1000000), without.pass[pass].linear = 0;
+            if (m.pass[pass].cell) added += g.queries * m.pass[pass].linear / d;
+        }
+        cr_assert_eq(groups_time(&m, &g, d), groups_time(&without, &g, d) + added);
+    }
 }
 
 /* --- plans -------------------------------------------------------------------------------------------------------- */

@@ -154,7 +154,7 @@ def plan_of(program: Program, fields: Any, queries: Iterable[int], keys: Iterabl
         warnings.simplefilter("ignore", Warning)
         changed._make(program.source if source is None else source, program.name,
                       (*keep, "cluster.nodes=1", "cluster.gpus=1", *defines), program.fields, None, program._values,
-                      "", 1)
+                      "", 1, program.profile)
         queries, keys = list(queries), list(keys)
         return changed.plan(Lengths(keys, None if queries == keys else queries), dict(fields or {}))
 
