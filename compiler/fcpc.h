@@ -202,7 +202,7 @@ typedef struct fcpc_phases {
 } fcpc_phases;
 /* out_heads: the query heads, phase by phase: room for as many as the program has. Within a phase they are sorted, so
  * head i of the program of one phase is out_heads[phase * heads + i]. out_kv_heads: likewise the KV heads of each
- * `sharing` phases, as many as the program has. Example: 16 heads, 4 KV heads, 4 at a time: 0 4 8 12, 1 5 9 13, ..., and
+ * `sharing` phases, as many as the program has. Each may be NULL. Example: 16 heads, 4 KV heads, 4 at a time: 0 4 8 12, 1 5 9 13, ..., and
  * 0 1 2 3. Errors: FCP_E_ARGUMENT: the program's strategy has no phases; FCP_E_UNSUPPORTED: a mask or score names the
  * head (h), or sinks differ from head to head, so no one program is right for all phases. */
 fcp_code fcpc_program_phases(const fcpc_program *program, fcpc_phases *out_phases, uint32_t *out_heads,

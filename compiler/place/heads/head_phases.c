@@ -28,7 +28,7 @@ static fcp_code check_alike(const fcpc_program *g, fcp_error *err) {
 
 fcp_code fcpc_program_phases(const fcpc_program *g, fcpc_phases *out_phases, uint32_t *out_heads,
                              uint32_t *out_kv_heads, fcp_error *err) {
-    if (!g || !out_phases || !out_heads || !out_kv_heads) return fcp_fail(err, FCP_E_ARGUMENT, "a program is needed");
+    if (!g || !out_phases) return fcp_fail(err, FCP_E_ARGUMENT, "a program is needed");
     if (g->strategy != STRATEGY_IN_PHASES)
         return fcp_fail(err, FCP_E_ARGUMENT, "the program computes all heads at once: strategy = upipe(heads = ...) has "
                         "phases");
@@ -40,17 +40,17 @@ fcp_code fcpc_program_phases(const fcpc_program *g, fcpc_phases *out_phases, uin
     uint32_t last = 0, used = 0, lane;
     heads_divide(parts, subs, g->inside, 0, subs - 1, &lane, &last); /* the last phase of the first KV heads */
     *out_phases = (fcpc_phases){count, g->together, g->kv_heads / (count / (last + 1)), last + 1};
-    for (uint32_t phase = 0; phase < count; phase++)
+    for (uint32_t phase = 0; out_heads && phase < count; phase++)
         for (uint32_t h = 0; h < g->heads; h++) { /* so heads of a phase are sorted */
             uint32_t of;
             heads_divide(parts, subs, g->inside, h / shared / s.range_kv, h % shared / s.range_sub, &lane, &of);
             if (of == phase) out_heads[used++] = h;
         }
-    for (uint32_t phase = 0; phase < count; phase += last + 1) /* one query head of each KV head stands for it */
-        for (uint32_t i = 0, kv = 0; i < g->together; i++) {
-            const uint32_t its = out_heads[phase * g->together + i] / shared;
-            uint32_t *const to = out_kv_heads + phase / (last + 1) * out_phases->kv_heads;
-            if (!kv || to[kv - 1] != its) to[kv++] = its;
+    for (uint32_t phase = 0; out_kv_heads && phase < count; phase += last + 1)
+        for (uint32_t kv = 0; kv < g->kv_heads; kv++) {
+            uint32_t of;
+            heads_divide(parts, subs, g->inside, kv / s.range_kv, 0, &lane, &of);
+            if (of == phase) *out_kv_heads++ = kv;
         }
     return FCP_OK;
 }
