@@ -192,7 +192,7 @@ class BoundPhases(Owner):
                 raise Error("E701", f"attention: {name} is {_type(w.dtype)}, and the program's dtype is "
                                     f"{_type(self._dtype)}: cast it, or use torch.autocast")
 
-    def places(self) -> Tensor:
+    def _places(self) -> Tensor:
         """The positions of this process's tokens."""
         if self._positions is None:
             self._positions = self.plan.positions(torch.empty(0, device=_binding(self._bound.number).device))
@@ -292,13 +292,13 @@ class _Run:
         width = self.plan.head_dim
         rows = _rows(phase.heads, width, self.w.x)
         return rows, _Between("on_q", self.on_q, _project(self.w.x, self.w.wq, self.w.bq, rows, width),
-                              self.bound.places(), phase.heads, self.parameters, self.gradients)
+                              self.bound._places(), phase.heads, self.parameters, self.gradients)
 
     def keys(self, phase: Phase) -> tuple[Tensor, _Between]:
         width = self.plan.head_dim
         rows = _rows(phase.kv_heads, width, self.w.x)
         return rows, _Between("on_k", self.on_k, _project(self.w.x, self.w.wk, self.w.bk, rows, width),
-                              self.bound.places(), phase.kv_heads, self.parameters, self.gradients)
+                              self.bound._places(), phase.kv_heads, self.parameters, self.gradients)
 
     def begin(self, phase: Phase) -> None:
         """Projects the K and V of the phases that share them."""
