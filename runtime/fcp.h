@@ -541,6 +541,21 @@ fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors 
  * called. */
 fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream,
                             fcp_error *err);
+/* Runs a pass with the K and V of the run before, which are still in the session's memory: fcp_tensors.k and v are not
+ * read, and may be NULL. K and V do not move; all else is as in fcp_session_run, or with a `stream` (not NULL) as in
+ * fcp_session_run_on. So query heads that share KV heads are computed in phases, each in the memory of one (fcpc_phases
+ * in fcpc.h), forward and backward in any order. Each run writes dK and dV of its own queries: the caller adds them up.
+ *
+ * The run before must have been of the same plan, must have succeeded, and may itself have kept keys. Where ranks are
+ * processes, all of them make this call. A captured stream is refused, and so is a session of which runs were captured.
+ * In a CUDA graph of the session's own, runs that keep keys are graphs beside those that do not.
+ *
+ * fcp_session_keys_stay: whether the plan allows it: no KV slot of this process's ranks is used for two blocks, and
+ * inputs come from the caller of their home (layout = planned). For plans of one phase without a ring this holds.
+ * runtime/exec/kept_keys.h says why what such a run reads is there. Else FCP_E_ARGUMENT, and nothing is run. */
+fcp_code fcp_session_run_kept(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream,
+                              fcp_error *err);
+bool fcp_session_keys_stay(fcp_session *session);
 /* Waits for everything that runs have put into streams, at most timeout_s. With "nccl" an error of another process
  * ends the waiting. On the host, runs have ended when they return, and this returns at once. */
 fcp_code fcp_session_wait(fcp_session *session, fcp_error *err);

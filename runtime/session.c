@@ -12,6 +12,7 @@
 #include "runtime/base/sized.h"
 #include "runtime/cuda/cuda_session.h"
 #include "runtime/host/executor.h"
+#include "runtime/exec/kept_keys.h"
 #include "runtime/exec/tensors.h"
 #include "runtime/exec/error_place.h"
 
@@ -236,6 +237,7 @@ fcp_code fcp_session_add(fcp_session *s, const fcp_plan *plan, uint32_t layer_of
         if (s->kind->device) start.device = s->kind->device(s);
         options.start = &start;
     }
+    plans->ran = NULL; /* arenas may move */
     if (!code) code = leave(s, open_part(s->kind, plans->transport, plan, &options, s, &made, &why));
     if (code) {
         if (err) *err = why;
@@ -262,6 +264,8 @@ fcp_code fcp_session_rebind(fcp_session *s, const fcp_plan *plan, fcp_error *err
     fcp_code code = enter(whole, err);
     if (code) return code;
     s = fcp_session_now(s);
+    s->looked = false;
+    if (whole->plans) whole->plans->ran = NULL;
     code = check_same(s, plan, &why);
     if (!code && s->times) code = make_times(plan, &times, &why);
     if (code) {
@@ -287,9 +291,11 @@ static fcp_code check_own(uint32_t rank, const char *what, bool can, bool has, f
 }
 
 /* Each rank of this process that has tokens has all tensors of the pass, and none that the plan has not. */
-static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
+static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, bool kept,
+                              fcp_error *err) {
     const fcp_plan *plan = s->plan;
     unsigned needed = fcp_pass_inputs(pass) | fcp_pass_outputs(pass);
+    if (kept) needed &= ~(1u << FCP_TENSOR_K | 1u << FCP_TENSOR_V);
     fcp_shape shape;
     fcp_plan_shape(plan, &shape);
     for (uint32_t r = s->first_rank; r < s->first_rank + s->rank_count; r++) {
@@ -318,32 +324,74 @@ static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_ten
     return FCP_OK;
 }
 
-static fcp_code run_pass(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
+bool fcp_session_keys_stay(fcp_session *s) {
+    s = fcp_session_now(s);
+    if (!s->looked) s->keys_stay = fcp_keys_stay(s->plan, s->first_rank, s->rank_count);
+    s->looked = true;
+    return s->keys_stay;
+}
+
+/* May a run use the K and V of the run before? */
+static fcp_code check_kept(fcp_session *whole, const fcp_session *now, fcp_error *err) {
+    bool captured = whole->captured;
+    for (uint32_t i = 0; whole->plans && i < whole->plans->count; i++) captured |= whole->plans->parts[i]->captured;
+    if (captured)
+        return fcp_fail(err, FCP_E_ARGUMENT,
+                        "no keys are kept: a run of this session was captured, and the caller's "
+                        "graph may have run since");
+    if (!whole->plans || whole->plans->ran != now)
+        return fcp_fail(err, FCP_E_ARGUMENT,
+                        "no keys are kept: the run before was of another plan, or there is none, or "
+                        "it failed");
+    if (!fcp_session_keys_stay(whole))
+        return fcp_fail(err, FCP_E_ARGUMENT,
+                        "no keys are kept: the plan uses their memory again, or brings inputs from "
+                        "other ranks (fcp_session_keys_stay)");
+    return FCP_OK;
+}
+
+static fcp_code run_pass(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, void *stream, bool kept,
+                         fcp_error *err) {
     if (!s || !tensors || (unsigned)pass >= FCP_PASSES) return fcp_fail(err, FCP_E_ARGUMENT, "nothing to run");
     fcp_session *whole = s;
     s = fcp_session_now(s);
     if (!(s->plan->problem->passes >> pass & 1))
         return fcp_fail(err, FCP_E_PASS, "the plan has no %s pass", fcp_pass_names[pass]);
-    fcp_code code = check_tensors(s, pass, tensors, err);
+    fcp_code code = kept ? check_kept(whole, s, err) : FCP_OK;
+    if (code == FCP_OK) code = check_tensors(s, pass, tensors, kept, err);
     if (code == FCP_OK) code = enter(whole, err);
+    if (code != FCP_OK) return code;
+    s->keys_kept = kept;
+    if (whole->plans) whole->plans->ran = NULL;
     if (code == FCP_OK && s->times) s->times->ran[pass] = s->times->collected = false;
     if (code == FCP_OK) code = leave(whole, s->kind->run(s, pass, tensors, stream, err));
     if (code == FCP_OK && s->times) s->times->ran[pass] = true;
+    if (code == FCP_OK && whole->plans) whole->plans->ran = s;
     return code;
 }
 
 fcp_code fcp_session_run(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
-    return run_pass(s, pass, tensors, NULL, err);
+    return run_pass(s, pass, tensors, NULL, false, err);
 }
 
-fcp_code fcp_session_run_on(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
+static fcp_code check_stream(const fcp_session *s, const void *stream, fcp_error *err) {
     if (!s || !stream)
         return fcp_fail(err, FCP_E_ARGUMENT,
                         "a run on a stream needs a session and a stream; of CUDA's default streams the handles are "
                         "CU_STREAM_LEGACY (1) and CU_STREAM_PER_THREAD (2)");
     if (!s->kind->streams)
         return fcp_fail(err, FCP_E_ARGUMENT, "the %s backend has no streams: fcp_session_run", s->kind->name);
-    return run_pass(s, pass, tensors, stream, err);
+    return FCP_OK;
+}
+
+fcp_code fcp_session_run_on(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
+    const fcp_code code = check_stream(s, stream, err);
+    return code ? code : run_pass(s, pass, tensors, stream, false, err);
+}
+
+fcp_code fcp_session_run_kept(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
+    const fcp_code code = s && stream ? check_stream(s, stream, err) : FCP_OK;
+    return code ? code : run_pass(s, pass, tensors, stream, true, err);
 }
 
 fcp_code fcp_session_wait(fcp_session *s, fcp_error *err) {

@@ -158,8 +158,8 @@ enum { CUDA_NET = FCP_QUEUES, CUDA_STREAMS };
  * logits. */
 enum { CUDA_SINK = FCP_TENSORS, CUDA_D_SINK, CUDA_TABLE, CUDA_D_TABLE, CUDA_MAX_LOGIT, CUDA_TENSORS };
 /* The graphs of a session: one for each pass, one for a backward pass with gradients of tables, and one for a forward
- * pass with the largest logits. */
-enum { CUDA_TABLE_GRADIENTS = FCP_PASSES, CUDA_MAXIMA, CUDA_GRAPHS };
+ * pass with the largest logits. Behind these, the same for runs that keep keys, which move no K and V. */
+enum { CUDA_TABLE_GRADIENTS = FCP_PASSES, CUDA_MAXIMA, CUDA_WITH_KEYS, CUDA_GRAPHS = 2 * CUDA_WITH_KEYS };
 
 /* The memory that a rank has on its device beside its arena:
  *   LOCKS      lock_words words of 4 bytes: the locks and the counter of the backward pass; in the forward pass, the

@@ -384,6 +384,7 @@ fcp_code fcp_cuda_move_units(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, 
         unsigned types;
         code = device_of(s, rank, t, arena, tensors, &device, &types, err);
         if (code) break;
+        if (!types) continue; /* keys that are kept */
         if (device == r->device) {
             code = fcp_net_pace(s->base.net, 1, err);
             const cuda_unit_move move = {.transfer = home == rank ? t : &theirs, .home = arena, .caller = tensors,

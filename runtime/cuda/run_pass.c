@@ -36,7 +36,8 @@ void fcp_cuda_graphs_destroy(fcp_cuda_session *s) {
 
 /* The number of the graph that a run of a pass would be. */
 static int graph_of(const fcp_cuda_session *s, fcp_pass pass) {
-    return s->table_gradients ? CUDA_TABLE_GRADIENTS : s->maxima ? CUDA_MAXIMA : (int)pass;
+    const int i = s->table_gradients ? CUDA_TABLE_GRADIENTS : s->maxima ? CUDA_MAXIMA : (int)pass;
+    return s->base.keys_kept ? i + CUDA_WITH_KEYS : i;
 }
 
 /* Waits for a stream, or only looks at it. True: it has ended or failed. */
@@ -146,6 +147,8 @@ static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *
     const fcp_cuda_session *of = fcp_cuda_lender(s);
     if (s->laid != of->arenas) fcp_cuda_graphs_destroy(s); /* nothing runs: arenas have moved since */
     fcp_code code = s->laid != of->arenas ? fcp_cuda_ranks_follow(s, err) : FCP_OK;
+    for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++)
+        s->ranks[r].arena[pass].keys_kept = s->base.keys_kept;
     if (!code) code = fcp_net_watch(s->base.net, "what ran before", err);
     if (!code) code = fcp_net_pace(s->base.net, RUN_COST, err);
     if (!code) code = await_before(s, origin, err);
@@ -189,6 +192,11 @@ static fcp_code see_capture(fcp_cuda_session *s, cu_stream stream, fcp_error *er
     fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.stream_capturing(stream, &capturing), err, "not a stream");
     s->outer = !code && capturing;
     if (!s->outer) return code;
+    if (s->base.keys_kept)
+        return fcp_fail(err, FCP_E_ARGUMENT,
+                        "the stream is being captured, and the run keeps keys of a run before it, "
+                        "which a graph may not find");
+    s->base.captured = true;
     if (s->base.times)
         return fcp_fail(err, FCP_E_ARGUMENT, "the stream is being captured, and a session with timings waits for each "
                         "run: make one without");

@@ -30,7 +30,7 @@ uint32_t fcp_moved_tensors(const fcp_arena *a, const fcp_tensors *caller, const 
     const fcp_problem *p = a->plan->problem;
     size_t e = fcp_dtype_size((fcp_dtype)p->dtype), head = p->head_dim * e, value = p->value_dim * e;
     bool split = fcp_plan_split(a->plan), backward = a->pass == FCP_BACKWARD, in = t->cls == FCP_IN;
-    bool q = !split || t->side == FCP_QUERIES, kv = !split || t->side == FCP_KEYS;
+    bool q = !split || t->side == FCP_QUERIES, kv = (!split || t->side == FCP_KEYS) && !(in && a->keys_kept);
     struct list l = {p, a, x, out, 0};
     if (in || backward) {
         if (q) add_tensor(&l, in ? a->q : a->dq_out, in ? x->q : x->dq, false, head);

@@ -131,13 +131,14 @@ static size_t lay(const fcp_homes *h, const fcp_slots *s, char *memory, fcp_aren
     size_t home = h->tokens[FCP_QUERIES], rows[FCP_CLASSES]; /* at home, and with the slots of a class */
     bool forward = a->pass == FCP_FORWARD;
     for (int cls = 0; cls < FCP_CLASSES; cls++) rows[cls] = home + s->count[cls] * p->max_q_block;
-    a->q = part(memory, &at, rows[FCP_Q] * wide, e);
+    /* K and V come first, so that they lie at the same place in both passes, and one can use what the other received */
     a->k = part(memory, &at, k, e);
     a->v = apart ? part(memory, &at, v, e) : a->k;
+    a->kv = part(memory, &at, s->count[FCP_KV] * kv_block, e);
+    a->q = part(memory, &at, rows[FCP_Q] * wide, e);
     a->o = part(memory, &at, (forward ? rows[FCP_O] : home) * o, e);
     a->lse = part(memory, &at, rows[forward ? FCP_O : FCP_Q] * row, sizeof(float));
     a->lse_low = part(memory, &at, rows[forward ? FCP_O : FCP_Q] * row, sizeof(float));
-    a->kv = part(memory, &at, s->count[FCP_KV] * kv_block, e);
     if (forward) {
         a->state = part(memory, &at, (rows[FCP_STATE] - home) * row * (p->value_dim + 2), sizeof(float));
         return at;

@@ -82,6 +82,7 @@ typedef struct fcp_arena {
     float *d_sink, *max_logit;
     const double *table;      /* fcp_tensors.table; NULL: the plan's tables */
     struct fcp_sums *d_table; /* what will be fcp_tensors.d_table; NULL: nobody wants it */
+    bool keys_kept;           /* K and V are in their slots since the run before: none of them moves (kept_keys.h) */
 } fcp_arena;
 
 /* The sink of a query head of the model, in a plan that has sinks. */

@@ -68,6 +68,7 @@ typedef struct fcp_session_plans {
     fcp_session **parts;
     uint32_t count, now; /* now: the part that runs */
     bool interrupted;    /* by the caller, and the other processes wait for this one no more */
+    const fcp_session *ran; /* the part whose K and V are in the arenas, since its last run; NULL: nobody's */
     const fcp_transport *transport;
     fcp_session_options options; /* start: not kept */
 } fcp_session_plans;
@@ -82,6 +83,9 @@ struct fcp_session {
      * green contexts and NCCL's communicators were made with it. */
     uint32_t margin;
     uint32_t timeout_s;              /* how long a wait may last in which nothing goes on */
+    bool keys_kept;                  /* the run uses the K and V of the run before (kept_keys.h) */
+    bool captured;                   /* graphs of the caller's may run the plan at any time */
+    bool looked, keys_stay;          /* fcp_keys_stay has been asked about the plan, and what it said */
     fcp_interrupt interrupt;         /* runtime/session.c begins it with each function that may take long */
     fcp_times *times;                /* NULL: nothing is recorded */
     fcp_session_plans *plans;        /* of a session that a caller has; NULL in the others */

@@ -130,6 +130,7 @@ static size_t message_room(const fcp_arena *arena, const fcp_transfer *t) {
 /* The memory that a transfer moves; `message`: that of its message, if it has one. */
 static void fill_wire(const fcp_arena *arena, const fcp_transfer *t, void *message, fcp_wire *w) {
     *w = (fcp_wire){.peer = t->peer, .dir = t->dir, .fabric = t->fabric};
+    if (t->cls == FCP_KV && arena->keys_kept) return; /* no bytes: the round goes on as in any run */
     if (fcp_is_rounded(arena->plan, t)) {
         w->segments = (uint16_t)fcp_segments_rounded(arena, t, message, w->segment);
     } else if (has_message(arena, t)) {

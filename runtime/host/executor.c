@@ -233,6 +233,7 @@ static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
                       &rank->arena);
         fcp_partials_clear(&rank->partials);
         rank->tensors = &tensors[r];
+        rank->arena.keys_kept = s->base.keys_kept;
         rank->arena.sink = tensors[r].sink;
         rank->arena.d_sink = tensors[r].d_sink;
         rank->arena.max_logit = tensors[r].max_logit;

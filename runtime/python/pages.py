@@ -14,6 +14,7 @@ import fcpc.megatron
 import fcpc.titan
 import fcpc.torch
 import fcpc.trainer
+import fcpc.upipe
 
 PAGE = Path(__file__).parent / "API.md"
 # For whom what is: people who design masks, who train, and who look at what a plan costs.
@@ -24,6 +25,8 @@ CHAPTERS: list[tuple[str, list[Any]]] = [
                                   fcpc.masks.from_block_mask, fcpc.masks.Mask]),
     ("Plans", [fcpc.Plan, fcpc.Labels, fcpc.Simulation, fcpc.load]),
     ("Training", [fcpc.detect, fcpc.Cluster, fcpc.torch.Attention, fcpc.torch.BoundAttention, fcpc.Session]),
+    ("Projections, phase by phase", [fcpc.upipe.PhasedAttention, fcpc.upipe.BoundPhases, fcpc.upipe.phases,
+                                     fcpc.upipe.Phase]),
     ("Models of Hugging Face", [fcpc.hf.program, fcpc.hf.inputs, fcpc.hf.bind, fcpc.hf.BoundModel, fcpc.hf.attention]),
     ("Trainer, accelerate and TRL", [fcpc.trainer.ContextParallel, fcpc.trainer.collate, fcpc.trainer.pack,
                                      fcpc.trainer.Packed]),
@@ -37,9 +40,10 @@ CHAPTERS: list[tuple[str, list[Any]]] = [
                 fcpc.audit.Trial]),
     ("Errors and warnings", [fcpc.Error, fcpc.Warning])]
 # Modules by whose names their functions are called; those of all others are in fcpc itself.
-OWN_NAMES = "fcpc.audit", "fcpc.hf", "fcpc.masks", "fcpc.megatron", "fcpc.titan", "fcpc.torch", "fcpc.trainer"
+OWN_NAMES = "fcpc.audit", "fcpc.hf", "fcpc.masks", "fcpc.megatron", "fcpc.titan", "fcpc.torch", "fcpc.trainer", "fcpc.upipe"
 # Nobody makes these himself.
-GIVEN = (fcpc.Plan, fcpc.Simulation, fcpc.Labels, fcpc.torch.BoundAttention, fcpc.hf.BoundModel, fcpc.trainer.Packed,
+GIVEN = (fcpc.Plan, fcpc.Simulation, fcpc.Labels, fcpc.torch.BoundAttention, fcpc.upipe.BoundPhases,
+         fcpc.upipe.Phase, fcpc.hf.BoundModel, fcpc.trainer.Packed,
          fcpc.megatron.PlannedSeqParams, fcpc.titan.Planned, fcpc.Error, fcpc.Warning, fcpc.audit.Report,
          fcpc.audit.BatchReport, fcpc.audit.Finding, fcpc.audit.Trial)
 

@@ -52,3 +52,11 @@ done << 'END'
 64 8 8
 64 64 16
 END
+
+row upipe_projected -D 'batch.lengths=[1K]' -D model.heads=16 -D model.kv_heads=8
+one='-D model.heads=8 -D model.kv_heads=8 -D plan.strategy.heads=8'
+plans "the session of one phase has no other heads at home: two fifths of the memory" \
+    '.[1].memory_peak_bytes < .[0].memory_peak_bytes * 0.4' '' "$one"
+plans "64:64 heads: a session of one phase takes an eighth of Ulysses'" \
+    '.[1].memory_peak_bytes * 8 <= .[0].memory_peak_bytes * 1.001' \
+    '-D model.kv_heads=64 -D plan.strategy=ulysses' "$one"

@@ -102,6 +102,10 @@ class fcpc_times(ctypes.Structure):
                 ("choose", _double)]
 
 
+class fcpc_phases(ctypes.Structure):
+    _fields_ = [("count", _u32), ("heads", _u32), ("kv_heads", _u32), ("sharing", _u32)]
+
+
 class fcpc_show_options(ctypes.Structure):
     _fields_ = [("size", _size), ("width", _u32), ("colour", _bool), ("unicode", _bool), ("part", _bool),
                 ("choose_sequence", _bool), ("sequence", _u32), ("row", _u64), ("row_end", _u64), ("col", _u64),
@@ -115,8 +119,8 @@ class fcpc_question(ctypes.Structure):
 
 
 STRUCTURES = [fcp_where, fcp_error, fcp_shape, fcp_tensors, fcp_table, fcp_pairs_proof, fcp_start, fcp_allocator,
-              fcp_session_options, fcpc_diagnostic, fcpc_options, fcpc_field, fcpc_batch, fcpc_times, fcpc_show_options,
-              fcpc_question]
+              fcp_session_options, fcpc_diagnostic, fcpc_options, fcpc_field, fcpc_batch, fcpc_times, fcpc_phases,
+              fcpc_show_options, fcpc_question]
 
 FUNCTIONS = """
 const char *fcp_version(void);
@@ -152,6 +156,9 @@ void fcp_session_free(fcp_session *session);
 fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
 fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream,
                             fcp_error *err);
+fcp_code fcp_session_run_kept(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream,
+                              fcp_error *err);
+bool fcp_session_keys_stay(fcp_session *session);
 fcp_code fcp_session_wait(fcp_session *session, fcp_error *err);
 fcp_code fcp_session_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err);
 fcp_code fcp_session_add(fcp_session *session, const fcp_plan *plan, uint32_t layer_of, uint32_t *out_number,
@@ -166,6 +173,8 @@ void fcpc_diagnostics_get(const fcpc_diagnostics *d, size_t i, fcpc_diagnostic *
 char *fcpc_diagnostics_render(const fcpc_diagnostics *d, bool colour);
 fcp_code fcpc_parse_text(const char *name, const char *text, size_t size, const fcpc_options *options,
                          fcpc_diagnostics *d, fcpc_program **out_program);
+fcp_code fcpc_program_phases(const fcpc_program *program, fcpc_phases *out_phases, uint32_t *out_heads,
+                             uint32_t *out_kv_heads, fcp_error *err);
 uint32_t fcpc_program_layers(const fcpc_program *program, uint32_t number, uint32_t *out_times);
 void fcpc_program_free(fcpc_program *program);
 char *fcpc_program_print(const fcpc_program *program);

@@ -242,6 +242,13 @@ class Program(ReadOnly):
         """The program in canonical layout. Parsing this text gives a program that prints the same."""
         return take_text(C["fcpc_program_print"](self._handle))
 
+    def _with(self, defines: Sequence[str]) -> Program:
+        """The same program with other settings."""
+        made = Program.__new__(Program)
+        made._make(self.source, self.name, (*self._defines, *defines), self.fields, self.here, self._values, self.share,
+                   self.node)
+        return made
+
     def differs_in_masks_alone(self, other: Program) -> bool:
         """Do the two programs have the same model, cluster and settings, whatever their masks, fields and tables are?
         Then an `Attention` of one runs plans of the other."""

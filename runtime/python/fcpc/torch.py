@@ -83,6 +83,7 @@ class Attention(Running):
         self._plans: list[Plan] = []
         self._free: list[int] = []  # numbers of session plans that nobody uses
         self._selected = 0  # the number of the plan that the session would run
+        self._keys: object = None  # of the run whose k and v the session holds
 
     def close(self) -> None:
         """Ends the session: gives back its threads, memory and connections. Then `bind` is an error (E203), and so are
@@ -273,8 +274,12 @@ class _Binding:
         _bound.pop(number, None)
         self.attention._free.append(self.slot)
 
-    def run(self, which: int, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor | None]) -> None:
-        """Runs a pass. inputs, outputs: the tensors that _INPUTS and _OUTPUTS name, or None."""
+    def run(self, which: int, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor | None],
+            kept: object = None) -> object:
+        """Runs a pass. inputs, outputs: the tensors that _INPUTS and _OUTPUTS name, or None.
+
+        kept: what an earlier call has returned: the run uses the k and v of that one, if no other run came between.
+        """
         array, copies = self.places.array(), []
         for x, (name, shape, dtype, places) in zip(inputs, self.takes[which]):
             if x is None:
@@ -301,12 +306,19 @@ class _Binding:
         attention = self.attention
         with attention._alone:
             attention._refuse_closed()
+            if kept is not None and kept is not attention._keys:
+                raise Error("E203", "attention: another run of this Attention came between the phases of a call")
+            attention._keys = None
             code = attention._select(self.slot)
             if not code and self.cuda:
-                code = _run_on_cuda(attention, which, array)
+                code = _run_on_cuda(attention, which, array, kept is not None)
+            elif not code and kept is not None:
+                code = C["fcp_session_run_kept"](attention._session, which, array, None, ctypes.byref(attention._error))
             elif not code:
                 code = C["fcp_session_run"](attention._session, which, array, ctypes.byref(attention._error))
             attention._options.check(code, attention._error)
+            attention._keys = kept or object()
+            return attention._keys
 
     def _advice(self, name: str, x: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> str:
         """How to correct a tensor of a wrong shape or dtype, if that can be guessed; else ""."""
@@ -390,11 +402,12 @@ def _current_device(device: torch.device) -> int:
     return torch.cuda.current_device() if device.index is None else device.index
 
 
-def _run_on_cuda(attention: Attention, which: int, array: Any) -> int:
+def _run_on_cuda(attention: Attention, which: int, array: Any, kept: bool) -> int:
     """Puts a pass into the current stream. torch calls the legacy stream 0, and the driver calls it 1."""
     with torch.cuda.device(attention.device):
         stream = torch.cuda.current_stream().cuda_stream or 1
-        code: int = C["fcp_session_run_on"](attention._session, which, array, stream, ctypes.byref(attention._error))
+        run = C["fcp_session_run_kept" if kept else "fcp_session_run_on"]
+        code: int = run(attention._session, which, array, stream, ctypes.byref(attention._error))
         return code
 
 

@@ -1,6 +1,7 @@
 /* test_sessions.c: tests what every session does, whatever it computes on and however its ranks reach each other.
  * Each test runs on every pair of session and transport that needs no GPU. Where ranks are processes, each of them
  * does what the test says. */
+#include "runtime/exec/kept_keys.h"
 #include "runtime/exec/session.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
@@ -8,6 +9,7 @@
 #include "tests/support/exact_attention.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/processes.h"
+#include "tests/support/rank_tensors.h"
 
 enum { RANKS = 4, ALL = (1 << FCP_TENSORS) - 1 };
 
@@ -21,9 +23,9 @@ static const pair pairs[] = {{"host", "threads", false, false, NULL}, {"host", "
                              {"cuda", "nccl", true, true, NULL}};
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
-/* Plans: of one model, and of another one. WINDOW has partial results that are rounded on their way. FAR has logits
+/* Plans: of one model, and of others. PHASE is a phase of upipe: K and V stay where they are. WINDOW has partial results that are rounded on their way. FAR has logits
  * beside which float32 has no room for the logarithm of a sum, and partial results. */
-typedef enum which { CAUSAL, WINDOW, FAR, OTHER, PLANS } which;
+typedef enum which { CAUSAL, WINDOW, FAR, OTHER, PHASE, PLANS } which;
 typedef struct given {
     const pair *pair;
     const fcp_plan *plans[PLANS];
@@ -49,25 +51,26 @@ static fcp_code create(process *p, const given *g, const fcp_plan *plan, bool ti
     return fcp_session_create(plan, &options, out, err);
 }
 
-static bool begin_timed(process *p, scene *x, bool timings) {
+static bool begin_with(process *p, scene *x, which plan, bool timings) {
     *x = (scene){.p = p, .given = p->argument};
     const given *g = x->given;
     fcp_shape shape;
-    fcp_plan_shape(g->plans[CAUSAL], &shape);
+    fcp_plan_shape(g->plans[plan], &shape);
     p->cuda->devices = RANKS;
-    p->cuda->plan = g->plans[CAUSAL];
+    p->cuda->plan = g->plans[plan];
     if (g->pair->mpi) process_mpi(p, g->pair->mpi);
     else if (g->pair->processes) {
         if (!strcmp(g->pair->transport, "tcp")) process_tcp_id(p);
         else if (p->rank == 0) CHECK(p, fcp_start_id(p->shared->id.bytes, &x->err) == FCP_OK, "%s", x->err.message);
         process_meet(p, 0, 1);
     }
-    fcp_code code = create(p, g, g->plans[CAUSAL], timings, &x->session, &x->err);
+    fcp_code code = create(p, g, g->plans[plan], timings, &x->session, &x->err);
     CHECK(p, code == FCP_OK, "%s", x->err.message);
     if (g->pair->mpi && p->rank == 0) process_mpi_met();
     return code == FCP_OK;
 }
-static bool begin(process *p, scene *x) { return begin_timed(p, x, false); }
+static bool begin_timed(process *p, scene *x) { return begin_with(p, x, CAUSAL, true); }
+static bool begin(process *p, scene *x) { return begin_with(p, x, CAUSAL, false); }
 
 static void end(scene *x) {
     fcp_packed_free(&x->packed);
@@ -86,17 +89,19 @@ static unsigned merges_of(const fcp_plan *plan) {
 
 static void on_every_pair(void (*body)(process *)) {
     static const char model[] =
-        "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = bf16 }\ncluster { nodes = 2; gpus = 2 }\n"
+        "model { heads = %d; kv_heads = %d; head_dim = %d; dtype = bf16 }\ncluster { nodes = 2; gpus = 2 }\n"
         "batch { lengths = [%s] }\nscore far = s - 1.0e8\n"
         "plan { mask = %s; block = 128; passes = forward, backward%s }\n";
     static given g; /* not on the stack: a process that ends is asked what it still refers to */
     for (int i = 0; i < PLANS; i++) {
         char text[500];
         const bool merges = i == WINDOW || i == FAR;
-        snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, merges ? "400, 40" : "200, 130, 60",
-                 merges ? "window(w = 140)" : "causal",
-                 i == WINDOW ? "; strategy = dcp(divisions = 4); layout = contiguous; wire = bf16"
-                 : i == FAR  ? "; strategy = dcp(divisions = 4); layout = contiguous; score = far" : "");
+        snprintf(text, sizeof text, model, i == PHASE ? 8 : 2, i == PHASE ? 4 : 1, i == OTHER ? 32 : 16,
+                 merges ? "400, 40" : "200, 130, 60", merges ? "window(w = 140)" : "causal",
+                 i == WINDOW  ? "; strategy = dcp(divisions = 4); layout = contiguous; wire = bf16"
+                 : i == FAR   ? "; strategy = dcp(divisions = 4); layout = contiguous; score = far"
+                 : i == PHASE ? "; strategy = upipe(heads = 8); layout = planned"
+                              : "");
         g.plans[i] = plan_named("pair.fcp", text);
     }
     cr_assert(merges_of(g.plans[WINDOW]) > 0 && merges_of(g.plans[FAR]) > 0);
@@ -208,6 +213,135 @@ static void refuses_what_cannot_be_run(process *p) {
 }
 Test(sessions, refuse_what_cannot_be_run_and_go_on) { on_every_pair(refuses_what_cannot_be_run); }
 
+/* --- runs that keep keys ------------------------------------------------------------------------------------------ */
+
+/* Runs both passes. kept: a bit for each pass that uses the K and V of the run before, and gets none. */
+static void run_keeping(scene *x, unsigned kept, const fcp_tensors *all, uint32_t first, uint32_t own) {
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        fcp_tensors mine[RANKS];
+        for (uint32_t r = 0; r < own; r++) {
+            mine[r] = all[first + r];
+            if (kept >> pass & 1) mine[r].k = mine[r].v = NULL;
+        }
+        const fcp_code code = kept >> pass & 1 ? fcp_session_run_kept(x->session, (fcp_pass)pass, mine, NULL, &x->err)
+                                               : fcp_session_run(x->session, (fcp_pass)pass, mine, &x->err);
+        CHECK(x->p, code == FCP_OK, "%s", x->err.message);
+    }
+}
+
+/* Other queries on the same keys have the bits of a run that is given all. */
+static void keeps_keys(process *p) {
+    enum {
+        OUTPUTS =
+            1 << FCP_TENSOR_O | 1 << FCP_TENSOR_LSE | 1 << FCP_TENSOR_DQ | 1 << FCP_TENSOR_DK | 1 << FCP_TENSOR_DV,
+        QUERIES = 1 << FCP_TENSOR_Q | 1 << FCP_TENSOR_DO
+    };
+    scene x;
+    fcp_shape shape;
+    fcp_tensors some[RANKS] = {{0}}, want[RANKS] = {{0}}, got[RANKS] = {{0}};
+    const given *g = p->argument;
+    const fcp_plan *plan = g->plans[PHASE];
+    uint32_t first, own;
+    if (!begin_with(p, &x, PHASE, false)) return;
+    fcp_plan_shape(plan, &shape);
+    own = fcp_session_ranks(x.session, &first);
+    rank_tensors_open(plan, &shape, some), rank_tensors_open(plan, &shape, want), rank_tensors_open(plan, &shape, got);
+    for (uint32_t r = first; r < first + own; r++)
+        for (int t = 0; t < FCP_TENSORS; t++) {
+            const uint64_t bytes =
+                fcp_tensors_tokens(plan, r, (fcp_tensor)t) * fcp_tensor_token_bytes(&shape, (fcp_tensor)t);
+            if (!(QUERIES >> t & 1)) continue;
+            rank_tensor_draw(&shape, r + 100, 1u << t, bytes, t, fcp_tensors_get(&want[r], (fcp_tensor)t));
+            rank_tensor_draw(&shape, r + 100, 1u << t, bytes, t, fcp_tensors_get(&got[r], (fcp_tensor)t));
+        }
+    CHECK(p,
+          fcp_session_run_kept(x.session, FCP_FORWARD, got + first, NULL, &x.err) == FCP_E_ARGUMENT &&
+              strstr(x.err.message, "there is none"),
+          "%s", x.err.message);
+    CHECK(p, fcp_session_keys_stay(x.session));
+    run_keeping(&x, 0, want, first, own);
+    for (int again = 0; again < 3; again++) {
+        run_keeping(&x, 0, some, first, own);
+        run_keeping(&x, 3, got, first, own); /* behind a backward pass, and behind a forward pass */
+        for (uint32_t r = first; r < first + own; r++)
+            for (int t = 0; t < FCP_TENSORS; t++) {
+                const uint64_t bytes =
+                    fcp_tensors_tokens(plan, r, (fcp_tensor)t) * fcp_tensor_token_bytes(&shape, (fcp_tensor)t);
+                void *at = fcp_tensors_get(&got[r], (fcp_tensor)t);
+                if (!(OUTPUTS >> t & 1)) continue;
+                CHECK(p, bytes && !memcmp(at, fcp_tensors_get(&want[r], (fcp_tensor)t), bytes), "rank %u: %s", r,
+                      fcp_tensor_name((fcp_tensor)t));
+                memset(at, 0xff, bytes);
+            }
+    }
+    fcp_tensors none[RANKS] = {{0}};
+    CHECK(p, fcp_session_run_kept(x.session, FCP_FORWARD, none, NULL, &x.err) == FCP_E_TENSOR, "%s", x.err.message);
+    CHECK(p, fcp_session_rebind(x.session, plan, &x.err) == FCP_OK, "%s", x.err.message);
+    CHECK(p, fcp_session_run_kept(x.session, FCP_FORWARD, got + first, NULL, &x.err) == FCP_E_ARGUMENT);
+    rank_tensors_close(&shape, some), rank_tensors_close(&shape, want), rank_tensors_close(&shape, got);
+    end(&x);
+}
+Test(sessions, keep_keys) { on_every_pair(keeps_keys); }
+
+/* The bytes that the launches of rank 0 move of a class: without a message, so K and V, and Q. */
+static uint64_t bytes_moved(const fcp_plan *plan, fcp_pass pass, fcp_class cls, bool kept) {
+    fcp_homes *homes = fcp_homes_of(plan);
+    fcp_slots slots;
+    fcp_arena arena;
+    fcp_wires wires = {0};
+    fcp_error err;
+    uint64_t bytes = 0;
+    fcp_slots_of(plan, pass, 0, homes[0].homes, &slots);
+    char *memory = malloc(fcp_arena_size(plan, pass, &homes[0], &slots));
+    fcp_arena_lay(plan, pass, 0, &homes[0], &slots, memory, &arena);
+    arena.keys_kept = kept;
+    const fcp_stream *s = fcp_stream_of(plan, pass, 0, FCP_COMM);
+    for (uint32_t i = 0; i < s->count; i++) {
+        const fcp_instr *x = &plan->instrs[s->first + i];
+        if (x->op != FCP_OP_LAUNCH || fcp_wires_make(&wires, &arena, NULL, 0, x, &err)) continue;
+        for (uint32_t j = 0; j < x->b; j++)
+            if (plan->transfers[x->a + j].cls == cls) bytes += fcp_wire_bytes(&wires.list[j]);
+    }
+    fcp_wires_free(&wires);
+    free(memory), free(homes);
+    return bytes;
+}
+
+Test(sessions, move_no_keys_that_are_kept) {
+    fcp_plan *plan =
+        plan_named("kept.fcp", "model { heads = 4; head_dim = 16 }\ncluster { gpus = 4 }\nbatch { lengths = "
+                               "[3000] }\nplan { mask = causal; passes = forward, backward; strategy = upipe; layout = "
+                               "planned }\n");
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        cr_expect_gt(bytes_moved(plan, (fcp_pass)pass, FCP_KV, false), 0);
+        cr_expect_eq(bytes_moved(plan, (fcp_pass)pass, FCP_KV, true), 0);
+        cr_expect_gt(bytes_moved(plan, (fcp_pass)pass, FCP_Q, true), 0);
+    }
+    fcp_plan_free(plan);
+}
+
+/* Where slots are used again, or inputs come from other ranks, keys do not stay. */
+Test(sessions, know_whose_keys_stay) {
+    static const struct {
+        const char *plan;
+        bool stay;
+    } all[] = {{"strategy = upipe; layout = planned", true},
+               {"strategy = ulysses; layout = contiguous", true},
+               {"strategy = upipe(heads = 4); layout = planned", false}, /* phases take each other's place */
+               {"strategy = fcp(buffers = 1, coalesce = 1); layout = planned", false},
+               {"strategy = fcp; layout = contiguous", false}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "model { heads = %d; head_dim = 16 }\ncluster { gpus = 4 }\nbatch { lengths = [3000, 70] }"
+                 "\nplan { mask = causal; block = 128; passes = forward, backward; %s }\n",
+                 i == 2 ? 8 : 4, all[i].plan);
+        fcp_plan *plan = plan_named("stay.fcp", text);
+        cr_expect_eq(fcp_keys_stay(plan, 0, 4), all[i].stay, "%s", all[i].plan);
+        fcp_plan_free(plan);
+    }
+}
+
 /* --- timings ------------------------------------------------------------------------------------------------------ */
 
 /* The times of one rank's instructions: each queue goes on in order, and no WAIT ends before what it waits for. */
@@ -238,7 +372,7 @@ static void timings_fit(process *p, const fcp_session *s, const fcp_plan *plan, 
 
 static void records_timings(process *p) {
     scene x;
-    if (begin_timed(p, &x, true)) {
+    if (begin_timed(p, &x)) {
         const fcp_plan *plan = x.given->plans[CAUSAL];
         const fcp_timing *t;
         uint32_t first, count, own = fcp_session_ranks(x.session, &first);

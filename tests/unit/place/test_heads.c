@@ -61,6 +61,55 @@ Test(heads, the_order_of_sub_heads) {
     }
 }
 
+/* What a model that projects phase by phase is told: the order of the paper, and whose K and V. */
+static fcp_code phases_of(uint32_t heads, uint32_t kv_heads, uint32_t ranks, const char *plan, fcpc_phases *out,
+                          uint32_t *order, uint32_t *kv, fcp_error *err) {
+    char text[400];
+    fcpc_program *program = NULL;
+    snprintf(text, sizeof text,
+             "model { heads = %u; kv_heads = %u }\ncluster { gpus = %u }\n"
+             "mask by_head = causal and q - k < 100 * (h + 1)\nplan { %s }\n",
+             heads, kv_heads, ranks, plan);
+    cr_assert_eq(fcpc_parse_text(NULL, text, strlen(text), NULL, NULL, &program), FCP_OK, "%s", text);
+    const fcp_code code = fcpc_program_phases(program, out, order, kv, err);
+    fcpc_program_free(program);
+    return code;
+}
+
+Test(heads, the_phases_of_a_program) {
+    static const struct {
+        uint32_t heads, kv_heads, ranks, together;
+        fcpc_phases is;
+        uint32_t first[8], second[8], kv[4];
+    } all[] = {{16, 4, 4, 4, {4, 4, 4, 4}, {0, 4, 8, 12}, {1, 5, 9, 13}, {0, 1, 2, 3}},
+               {8, 8, 4, 4, {2, 4, 4, 1}, {0, 1, 2, 3}, {4, 5, 6, 7}, {0, 1, 2, 3}},
+               {32, 8, 2, 2, {16, 2, 2, 4}, {0, 4}, {1, 5}, {0, 1, 2, 3}},
+               {16, 4, 4, 8, {2, 8, 4, 2}, {0, 1, 4, 5, 8, 9, 12, 13}, {2, 3, 6, 7, 10, 11, 14, 15}, {0, 1, 2, 3}},
+               {8, 2, 4, 4, {2, 4, 2, 2}, {0, 1, 4, 5}, {2, 3, 6, 7}, {0, 1}}};
+    uint32_t order[32], kv[32];
+    fcpc_phases p;
+    fcp_error err;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char plan[80];
+        snprintf(plan, sizeof plan, "mask = causal; strategy = upipe(heads = %u)", all[i].together);
+        cr_assert_eq(phases_of(all[i].heads, all[i].kv_heads, all[i].ranks, plan, &p, order, kv, &err), FCP_OK);
+        cr_expect(!memcmp(&p, &all[i].is, sizeof p), "case %zu: %u phases of %u:%u, %u share", i, p.count, p.heads,
+                  p.kv_heads, p.sharing);
+        cr_expect(!memcmp(order, all[i].first, p.heads * sizeof *order), "case %zu", i);
+        cr_expect(!memcmp(order + p.heads, all[i].second, p.heads * sizeof *order), "case %zu", i);
+        cr_expect(!memcmp(kv, all[i].kv, (all[i].kv_heads < 4 ? all[i].kv_heads : 4) * sizeof *kv), "case %zu", i);
+    }
+    static const struct {
+        const char *plan;
+        fcp_code code;
+    } wrong[] = {{"mask = causal; strategy = ulysses", FCP_E_ARGUMENT},
+                 {"mask = by_head; strategy = upipe", FCP_E_UNSUPPORTED},
+                 {"mask = causal; score = alibi; strategy = upipe", FCP_E_UNSUPPORTED},
+                 {"mask = causal; sink = [0.0, 1.0, 0.0, 0.0]; strategy = upipe", FCP_E_UNSUPPORTED}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        cr_expect_eq(phases_of(4, 4, 2, wrong[i].plan, &p, order, kv, &err), wrong[i].code, "%s", wrong[i].plan);
+}
+
 /* --- what moves ----------------------------------------------------------------------------------------------------
  * */
 
