@@ -20,6 +20,7 @@
  *     one division travel while the next one is computed, so with 24 divisions little is left to be sent at the end.
  *   - Lines with `between` share heads inside nodes; another strategy divides the batch among nodes. There dcp begins
  *     with 0.02: nodes are few, so there are placements within that.
+ *   - ring and zigzag send keys directly. Where these go round, they take less memory and longer.
  *   - upipe with two buffers takes more memory, and often less time. */
 typedef enum where { ANYWHERE, IN_PLACE, CHOSEN } where; /* tokens stay at home, or homes are chosen */
 enum { SET = 2 };
@@ -46,6 +47,8 @@ static const struct line {
     {FCP_STRATEGY_DCP, IN_PLACE, {{"epsilon_compute", 100000}, {"divisions", 16}}},
     {FCP_STRATEGY_RING, .set = {{"send", RING_DIRECT}, {"coalesce", 16}}},
     {FCP_STRATEGY_ZIGZAG, .set = {{"send", RING_DIRECT}, {"coalesce", 16}}},
+    {FCP_STRATEGY_RING, .spare = true},
+    {FCP_STRATEGY_ZIGZAG, .spare = true},
     {FCP_STRATEGY_ULYSSES},
     {FCP_STRATEGY_ULYSSES, .between = BETWEEN(FCP_STRATEGY_RING)},
     {FCP_STRATEGY_UPIPE},

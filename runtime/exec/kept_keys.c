@@ -7,15 +7,15 @@
 
 #include <stdlib.h>
 
-/* Calls of `see` for each transfer that a rank receives K and V by. */
-typedef bool see(uint32_t *block_of, const fcp_transfer *t);
-static bool each_arrival(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint32_t *block_of, see *see) {
+/* Calls `sees` for each transfer by which a rank receives K and V. */
+typedef bool arrival_seen(uint32_t *block_of, const fcp_transfer *t);
+static bool each_arrival(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint32_t *block_of, arrival_seen *sees) {
     const fcp_stream *s = fcp_stream_of(plan, pass, rank, FCP_COMM);
     for (uint32_t i = 0; i < s->count; i++) {
         const fcp_instr *x = &plan->instrs[s->first + i];
         for (uint32_t j = x->a; x->op == FCP_OP_LAUNCH && j < x->a + x->b; j++) {
             const fcp_transfer *t = &plan->transfers[j];
-            if (t->cls == FCP_KV && t->dir == FCP_RECV && !see(block_of, t)) return false;
+            if (t->cls == FCP_KV && t->dir == FCP_RECV && !sees(block_of, t)) return false;
         }
     }
     return true;

@@ -44,6 +44,7 @@ class Simulations(unittest.TestCase):
             self.assertLessEqual(x["layer_s"], x["linear_s"] + x["makespan_s"], name)
         self.assertIn("a layer", repr(plan.simulate()))
         self.assertNotIn("layer_s", self.plan.simulate()["forward"])
+
     def test_a_profile_of_the_program_chooses_and_predicts(self):
         """Another profile, by its name or as a file: other ranks for the groups, and all predictions are by it."""
         profiles = Path(__file__).resolve().parents[2] / "compiler/simulate/profiles"
