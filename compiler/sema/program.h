@@ -11,7 +11,7 @@ enum { BLOCK_AUTO = 0, BLOCK_USUAL = 4096 };
 #define MARGIN_AUTO UINT32_MAX
 
 /* How fcp places blocks, and how ring and zigzag send keys. */
-typedef enum fcp_placing { PLACE_NEAR, PLACE_LPT, PLACES } fcp_placing;
+typedef enum fcp_placing { PLACE_NEAR, PLACE_LPT, FCP_PLACINGS } fcp_placing;
 typedef enum ring_send { RING_AROUND, RING_DIRECT, RING_SENDS } ring_send;
 /* How groups cuts a sequence over the ranks of its group. */
 typedef enum groups_shape { GROUPS_ZIGZAG, GROUPS_RING, GROUPS_SHAPES } groups_shape;

@@ -24,7 +24,7 @@ const strategy_facts strategy_facts_of[STRATEGY_ANY] = {
     [FCP_STRATEGY_GROUPS] = {HOMES_LAYOUT, .packs_sequences = true, .by_times = true},
 };
 
-static const char *const placings[PLACES] = {[PLACE_NEAR] = "near", [PLACE_LPT] = "lpt"};
+static const char *const placings[FCP_PLACINGS] = {[PLACE_NEAR] = "near", [PLACE_LPT] = "lpt"};
 static const char *const splits[] = {"off", "auto"};
 static const char *const shapes[GROUPS_SHAPES] = {[GROUPS_ZIGZAG] = "zigzag", [GROUPS_RING] = "ring"};
 static const char *const in_place[] = {"in_place"}, *const node[] = {"node"}, *const least[] = {"least"};
@@ -46,7 +46,7 @@ const strategy_param strategy_params[STRATEGY_PARAMS] = {
     {"buffers", OF(UPIPE), PARAM_COUNT, 1, 8, 1, IN(buffers), NULL, true},
     {"send", OF(RING) | OF(ZIGZAG), PARAM_WORD, 0, RING_SENDS - 1, RING_AROUND, IN(send), sends},
     {"tolerance", OF(FCP), PARAM_RATIO, 1000, 1000000, 5000, IN(tolerance), NULL},
-    {"place", OF(FCP), PARAM_WORD, 0, PLACES - 1, PLACE_NEAR, IN(place), placings},
+    {"place", OF(FCP), PARAM_WORD, 0, FCP_PLACINGS - 1, PLACE_NEAR, IN(place), placings},
     {"split", OF(FCP), PARAM_WORD, 0, 1, 1, IN(split), splits},
     {"tolerance", OF(CAD), PARAM_RATIO, 1000, 1000000, 20000, IN(tolerance), NULL},
     {"base", OF(CAD), PARAM_WORD, 0, CAD_BASE_COUNT - 1, CAD_BASE_CALLER, IN(base), bases},
