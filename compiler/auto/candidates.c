@@ -21,6 +21,8 @@
  *     end.
  *   - Lines with `between` share heads inside nodes; another strategy divides the batch among nodes. There dcp begins
  *     with 0.02: nodes are few, so there are placements within that.
+ *   - ring and zigzag send directly: round a ring, one port of a node carries all that leaves the node. They then take
+ *     less memory, so that is spare.
  *   - upipe with two buffers takes more memory, and often less time. */
 typedef enum where { ANYWHERE, IN_PLACE, CHOSEN } where; /* tokens stay at home, or homes are chosen */
 enum { SET = 2 };
@@ -47,6 +49,8 @@ static const struct line {
     {FCP_STRATEGY_DCP, IN_PLACE, {{"epsilon_compute", 100000}, {"divisions", 8}}},
     {FCP_STRATEGY_RING, .set = {{"send", RING_DIRECT}, {"coalesce", 16}}},
     {FCP_STRATEGY_ZIGZAG, .set = {{"send", RING_DIRECT}, {"coalesce", 16}}},
+    {FCP_STRATEGY_RING, .spare = true},
+    {FCP_STRATEGY_ZIGZAG, .spare = true},
     {FCP_STRATEGY_ULYSSES},
     {FCP_STRATEGY_ULYSSES, .between = BETWEEN(FCP_STRATEGY_RING)},
     {FCP_STRATEGY_UPIPE},
