@@ -20,7 +20,8 @@
  *     one division travel while the next one is computed, so with 24 divisions little is left to be sent at the end.
  *   - Lines with `between` share heads inside nodes; another strategy divides the batch among nodes. There dcp begins
  *     with 0.02: nodes are few, so there are placements within that.
- *   - ring and zigzag send keys directly. Where these go round, they take less memory and longer.
+ *   - ring and zigzag send directly: round a ring, one port of a node carries all that leaves the node. They then take
+ *     less memory, so that is spare.
  *   - upipe with two buffers takes more memory, and often less time. */
 typedef enum where { ANYWHERE, IN_PLACE, CHOSEN } where; /* tokens stay at home, or homes are chosen */
 enum { SET = 2 };

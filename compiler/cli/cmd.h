@@ -199,6 +199,10 @@ typedef enum cmd_kind {
     X(NETWORK, "network", 0, CMD_WORD, "rounds|shared|fluid|pulls", CMD_BIT(SIM),                                      \
       "let transfers meet as in the plan's rounds (the default); in its rounds, sharing ports and uplinks fairly; "    \
       "all of a stage at once; or without rounds, each rank asking for one block after the other in random order")     \
+    X(INCAST, "incast", 0, CMD_WORD, "PERCENT", CMD_BIT(SIM),                                                          \
+      "with --network fluid or pulls: let a port at which n transfers meet lose PERCENT * (n - 1) / n of its rate; "   \
+      "by "                                                                                                            \
+      "default it loses nothing")                                                                                      \
     X(WITHOUT, "without", 0, CMD_WORD, "overlap,hiding,fusion", CMD_BIT(SIM),                                          \
       "leave out what the plan does: overlap of communication and computing, hiding of the reshuffle, several "        \
       "tiles in a launch")                                                                                             \

@@ -460,6 +460,12 @@ fcp_code cmd_sim(const cmd_line *line, cmd_input *input, fcp_error *err) {
     run r = {.line = line, .how = {.line = line, .shown = draw, .context = &r}};
     fcp_code code = read_sweeps(&r, err);
     if (!code) code = read_network(&r, err);
+    uint64_t incast = 0;
+    if (!code) code = cmd_number(line, OPT_INCAST, 1, 99, 0, &incast, err);
+    r.how.options.incast = (uint32_t)incast;
+    if (!code && incast && r.how.options.network < SIM_NETWORK_FLUID)
+        code = fcp_fail(err, FCP_E_USAGE,
+                        "--incast goes with --network fluid or pulls: in rounds one transfer at a time enters a port");
     if (!code) code = cmd_number(line, OPT_NOISE, 1, 1000, 0, &r.how.noise, err);
     if (!code) code = cmd_number(line, OPT_SEEDS, 1, 100000, r.how.noise ? 16 : 0, &r.how.seeds, err);
     if (!code && line->value[OPT_SEEDS] && !r.how.noise && r.how.options.network != SIM_NETWORK_PULLS)

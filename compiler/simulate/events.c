@@ -10,7 +10,8 @@
  *   pulls   There are no rounds. A launch asks for one block on each fabric: not the one that the plan says, but one
  *           that is drawn from those that the rank's launches of this group bring. The launch ends when it has come.
  *           A sender serves one request at a time on each fabric, in the order of asking. So ranks queue up behind each
- *           other, which is what rounds avoid.
+ *           other, which is what rounds avoid. With `incast` a sender serves all requests at once, and loses part of its
+ *           rate for each (simulate.h).
  *
  * In `pulls` a sender serves a request when it has what is asked for:
  * - In group 0 these are blocks that are at home there. It has them once the reshuffle has brought its own tokens in.
@@ -210,18 +211,23 @@ static bool has(const events *x, uint32_t number) {
     return ended(&q[FCP_COMM]) >= x->entry[s->owner[FCP_SEND]] && !lacking(&q[FCP_COMPUTE], task);
 }
 
-/* Begins the first transfer among those that a rank was asked for and can serve. */
+/* Begins the first transfer among those that a rank was asked for and can serve; with incast all of these. */
 static void serve(events *x, uint32_t rank, int fabric) {
     port_state *port = &x->ports[rank][fabric];
-    if (port->busy) return;
-    for (uint32_t n = port->first, last = FCP_NONE; n != FCP_NONE; last = n, n = x->transfers[n].asked_next) {
-        if (!has(x, n)) continue;
-        if (last == FCP_NONE) port->first = x->transfers[n].asked_next;
-        else x->transfers[last].asked_next = x->transfers[n].asked_next;
+    const bool all = x->how->incast; /* at once */
+    if (port->busy && !all) return;
+    for (uint32_t n = port->first, last = FCP_NONE, next; n != FCP_NONE; n = next) {
+        next = x->transfers[n].asked_next;
+        if (!has(x, n)) {
+            last = n;
+            continue;
+        }
+        if (last == FCP_NONE) port->first = next;
+        else x->transfers[last].asked_next = next;
         if (port->last == n) port->last = last;
         port->busy = true;
         begin_transfer(x, n);
-        return;
+        if (!all) return;
     }
 }
 
@@ -459,6 +465,8 @@ static fcp_code set_up(events *x, const sim_rounds *rounds) {
     for (uint32_t r = 0; r < p->ranks; r++)
         for (int f = 0; f < FCP_FABRICS; f++) x->ports[r][f].first = FCP_NONE;
     code = flows_new(ports + 2 * p->nodes, capacity, (uint32_t)plan->transfers_count, x->scratch, &x->flows);
+    x->flows.ports = ports;
+    x->flows.incast = x->how->incast;
     if (!code) code = pair_up(x, rounds);
     if (code) return code;
     count_tasks(x);

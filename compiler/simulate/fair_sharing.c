@@ -70,6 +70,16 @@ static void add_resource(flows *x, uint32_t r) {
     x->left[r] = x->capacity[r];
 }
 
+/* Where n flows meet at a port, it carries less. */
+static void lose_to_incast(flows *x) {
+    for (uint32_t i = 0; x->incast && i < x->some_count; i++) {
+        const uint32_t r = x->some[i];
+        const uint64_t n = x->open[r];
+        if (r >= x->ports || n < 2) continue;
+        x->left[r] = (uint64_t)((unsigned __int128)x->capacity[r] * (100 * n - x->incast * (n - 1)) / (100 * n));
+    }
+}
+
 /* Collects the flows and resources that are connected to the dirty ones; returns the number of flows. */
 static uint32_t gather(flows *x) {
     uint32_t count = 0;
@@ -93,6 +103,7 @@ static uint32_t gather(flows *x) {
 void flows_settle(flows *x, uint64_t now, void (*changed)(void *context, uint32_t f, uint64_t through), void *context) {
     if (!x->dirty_count) return;
     uint32_t without = gather(x);
+    lose_to_incast(x);
     while (without) {
         uint32_t narrowest = FCP_NONE;
         uint64_t least = UINT64_MAX;

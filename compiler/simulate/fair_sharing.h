@@ -22,6 +22,7 @@ typedef struct flow {
 typedef struct flows {
     flow *at;
     const uint64_t *capacity; /* per resource, bytes per second */
+    uint32_t ports, incast;   /* resources 0 to ports - 1 lose incast * (n - 1) / n percent where n flows meet */
     uint32_t *head;           /* per resource: its list */
     uint32_t *open;           /* per resource, while rates are computed: flows without a rate */
     uint64_t *left;           /* per resource, while rates are computed: capacity that is left */
@@ -32,7 +33,8 @@ typedef struct flows {
     uint32_t stamp;
 } flows;
 
-/* FCP_E_NO_MEMORY. `capacity` has one entry a resource and outlives the flows. */
+/* FCP_E_NO_MEMORY. `capacity` has one entry a resource and outlives the flows. The caller may then set `ports` and
+ * `incast`, percent, which are 0. */
 fcp_code flows_new(uint32_t resources, const uint64_t *capacity, uint32_t count, arena *memory, flows *out);
 /* A transfer of `bytes` begins, and ends, to use the resources uses[0] to uses[count - 1]. */
 void flows_join(flows *x, uint32_t f, uint64_t bytes, uint64_t now);

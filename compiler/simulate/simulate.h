@@ -137,6 +137,9 @@ typedef struct sim_options {
     uint32_t noise;       /* per mille: each kernel and transfer takes longer by a random amount up to this; 0: none */
     uint64_t seed;        /* of noise and of the order of pulls */
     sim_network network;
+    /* FLUID, PULLS: a port at which n transfers meet loses incast * (n - 1) / n percent of its rate; below 100. Then who
+     * is asked in PULLS serves all requests at once. 0: ports lose nothing, and in PULLS serve one request at a time */
+    uint32_t incast;
     uint32_t without;     /* bits SIM_WITHOUT_*; without OVERLAP or HIDING, ROUNDS is SHARED */
     sim_watch *watch;     /* gets the timeline of both passes; NULL: none is made */
     void *context;        /* for watch */

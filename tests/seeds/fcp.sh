@@ -170,6 +170,6 @@ for profile in "$work/slow.profile" h200; do
         ([.[].makespan_s] | . == sort and .[0] < .[2] and .[1] < .[2] and .[2] < .[3] and .[3] < .[4])
         and ([.[].backward.makespan_s] | . == sort and .[1] < .[2] and .[2] < .[3] and .[3] < .[4])' \
         "--profile $profile" "--profile $profile --without hiding" "--profile $profile --without hiding,fusion" \
-        "--profile $profile --without hiding,fusion --network pulls" \
-        "--profile $profile --without hiding,fusion,overlap --network pulls"
+        "--profile $profile --without hiding,fusion --network pulls --incast 68" \
+        "--profile $profile --without hiding,fusion,overlap --network pulls --incast 68"
 done

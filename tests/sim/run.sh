@@ -177,6 +177,8 @@ refused "too many points" 2 "4160 points, at most 4096" "$fcpc" sim $program --s
 refused "a sweep without values" 2 'NAME=VALUE' "$fcpc" sim $program --sweep plan.block
 refused "a strategy that does not exist" 2 "did you mean 'ring'" "$fcpc" sim $program --strategy fcp,rnig
 refused "an empty value" 2 'empty value' "$fcpc" sim $program --sweep plan.block=512,,256
+refused "incast in rounds" 2 'goes with --network fluid or pulls' "$fcpc" sim $program --incast 20
+refused "incast of all" 2 incast "$fcpc" sim $program --network pulls --incast 100
 refused "seeds without noise" 2 noise "$fcpc" sim $program --seeds 3
 refused "ranks of which nothing is drawn" 2 'neither' "$fcpc" sim $program --ranks 1
 refused "a network that there is not" 2 'expected rounds, shared' "$fcpc" sim $program --network ring

@@ -311,6 +311,28 @@ Test(events, fluid_transfers_of_a_stage_share_their_ports) {
     fcp_plan_free(plan);
 }
 
+/* Eight transfers meet at each port, which then loses 7 / 8 of 40 %, so it carries 0.65 of its rate. */
+Test(events, ports_lose_where_transfers_meet) {
+    enum { RANKS = 9 };
+    fcp_plan *plan = ring_plan(RANKS, "ring(send = direct, coalesce = 8)", "inter = 1 GB/s; latency = 1 us");
+    const uint64_t bytes = UINT64_C(2048) * 2 * 16 * 64 * 2, each = bytes * (SIM_SECOND / UINT64_C(125000000));
+    const uint64_t fluid = takes(plan, &(sim_options){.network = SIM_NETWORK_FLUID}),
+                   lossy = takes(plan, &(sim_options){.network = SIM_NETWORK_FLUID, .incast = 40});
+    cr_assert_eq(lossy - fluid, (bytes * SIM_SECOND + 81249999) / 81250000 - each);
+    uint64_t before = takes(plan, &(sim_options){.network = SIM_NETWORK_PULLS, .seed = 1, .incast = 1});
+    for (uint32_t incast = 33; incast < 100; incast += 33) {
+        const uint64_t now = takes(plan, &(sim_options){.network = SIM_NETWORK_PULLS, .seed = 1, .incast = incast});
+        cr_assert_gt(now, before, "%u %%", incast);
+        before = now;
+    }
+    fcp_plan_free(plan);
+    plan = ring_plan(2, "ring", "inter = 1 GB/s; latency = 1 us"); /* where nothing meets nothing is lost */
+    for (sim_network n = SIM_NETWORK_FLUID; n <= SIM_NETWORK_PULLS; n++)
+        cr_assert_eq(takes(plan, &(sim_options){.network = n, .seed = 1, .incast = 99}),
+                     takes(plan, &(sim_options){.network = n, .seed = 1}));
+    fcp_plan_free(plan);
+}
+
 Test(events, pulls_in_random_order_take_up_to_twice_the_rounds) {
     static const uint32_t ranks[] = {32, 64, 128};
     for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
