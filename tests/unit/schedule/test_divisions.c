@@ -21,9 +21,10 @@ static uint32_t stages_that_compute(const planned *x, uint32_t *hops) {
 }
 
 Test(divisions, are_as_many_stages_as_they_say) {
-    static const char *const batches[] = {"[60000, 500 x 60]", "[60000, 20000, 3000 x 12, 500 x 20]", "[9000 x 7, 200 x 30]"},
-                            *const masks[] = {"causal", "lambda(sink = 4096, window = 1024)", "full"},
-                            *const layouts[] = {"contiguous", "zigzag", "planned"};
+    static const char *const batches[] = {"[60000, 500 x 60]", "[60000, 20000, 3000 x 12, 500 x 20]",
+                                          "[9000 x 7, 200 x 30]"},
+                             *const masks[] = {"causal", "lambda(sink = 4096, window = 1024)", "full"},
+                             *const layouts[] = {"contiguous", "zigzag", "planned"};
     static const struct { uint32_t nodes, gpus; } shapes[] = {{1, 8}, {2, 4}, {8, 2}};
     static const uint32_t divisions[] = {2, 3, 4, 7, 12};
     uint32_t exact = 0, relayed = 0;
@@ -31,10 +32,11 @@ Test(divisions, are_as_many_stages_as_they_say) {
         const uint32_t nodes = shapes[i % 3].nodes, stated = divisions[i / 27];
         char text[400];
         planned x;
-        snprintf(text, sizeof text,
-                 "cluster { nodes = %u; gpus = %u; inter = 5 GB/s }\nbatch { lengths = %s }\nplan { mask = %s; block = 512; "
-                 "layout = %s; strategy = dcp(divisions = %u); passes = forward, backward }\n",
-                 nodes, shapes[i % 3].gpus, batches[i / 3 % 3], masks[i / 9 % 3], layouts[(i + i / 27) % 3], stated);
+        snprintf(
+            text, sizeof text,
+            "cluster { nodes = %u; gpus = %u; inter = 5 GB/s }\nbatch { lengths = %s }\nplan { mask = %s; block = 512; "
+            "layout = %s; strategy = dcp(divisions = %u); passes = forward, backward }\n",
+            nodes, shapes[i % 3].gpus, batches[i / 3 % 3], masks[i / 9 % 3], layouts[(i + i / 27) % 3], stated);
         plan_passes(&x, text, 0);
         uint32_t hops, stages = stages_that_compute(&x, &hops);
         const uint32_t most = hops + 1 > stated ? hops + 1 : stated;
