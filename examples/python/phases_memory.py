@@ -9,7 +9,8 @@ gradients are in it, weights and their gradients are not.
 
 The unit is x of a rank, S / C of the hidden size in the paper of UPipe. Its tables 2 and 6 are the last two columns:
 for Ulysses with offloaded activations, and for UPipe. They count Q, K, V and O once, and what is exchanged once more.
-A session also has blocks at home and gradients in fp32, so it takes more.
+A session also has blocks at home and gradients in fp32, so it takes more. It takes some minutes, which most processors
+need for products in bf16.
 """
 import torch
 import torch.nn.functional as F

@@ -6,14 +6,15 @@
  * DCP (32 A100, attention alone, forward and backward together, over the best static scheme):
  *   assumed  4 nodes of 8 with 400 Gb/s each; 8 query and 2 KV heads; batches of 131,072 tokens, drawn from three lists
  *            whose lengths are multiplied by 0.5, 1, 2 and 4; blocks of 512 to 4K, the best of them for each scale; 0.4
- *            of imbalance between nodes and 0.1 inside, 4 divisions; static: ring and zigzag, both also sent directly, and heads
- *            inside a node with a ring around, the best of them for each scale. Times are sums over a scale's batches
+ *            of imbalance between nodes and 0.1 inside, 4 divisions; static: ring and zigzag, both also sent directly,
+ *            and heads inside a node with a ring around, the best of them for each scale. Times are sums over a scale's
+ *            batches
  *
  * DistCA (512 H200, a step, over WLB-LLM):
  *   assumed  64 groups of 8 GPUs that share heads, 128K tokens each, because that is their shortest limit of a document,
  *            and a group holds whole documents; documents of at most 512K; an 8B model, its linear layers at half of the
- *            peak; WLB-LLM: the better of zigzag over all groups and a packing that moves nothing
- *            and whose busiest group has 1.61 of the mean; a single stream: the same plan, nothing overlaps
+ *            peak; WLB-LLM: the better of zigzag over all groups and a packing that moves nothing and whose busiest group
+ *            has 1.61 of the mean; a single stream: the same plan, nothing overlaps
  *
  * Groups (64 Ascend 910C, a step, over the better of two static schemes):
  *   assumed  4 nodes of 16, 25 GB/s between them and 150 inside for each; 32 query and 8 KV heads; an 8B model, its

@@ -105,7 +105,12 @@ class PhasedAttention(Attention):
 
 
 class BoundPhases(Owner):
-    """What `PhasedAttention.bind` gives, for one plan: attention with its projections. `plan` is the plan."""
+    """What `PhasedAttention.bind` gives, for one plan: attention with its projections.
+
+    plan       the plan, which all phases run
+    keys_stay  K and V are sent once for all phases that share them. False: for each phase, because with this strategy
+               their memory is used again (fcp_session_keys_stay)
+    """
 
     def __init__(self, attention: PhasedAttention, bound: Any) -> None:
         self.plan: Plan = bound.plan
@@ -172,8 +177,8 @@ class BoundPhases(Owner):
         if not self._alike:
             raise Error("E701", "attention: keys are other tokens than queries, so one x has not both")
         if not isinstance(x, torch.Tensor) or x.dim() != 2 or x.shape[0] != plan.tokens:
-            has = words(x.shape, _type(x.dtype), x.device.type) if isinstance(x, torch.Tensor) else f"a {type(x).__name__}"
-            raise Error("E701", f"attention: x is {has}; the plan needs [{plan.tokens}, hidden]: plan.take(x)")
+            what = words(x.shape, _type(x.dtype), x.device.type) if isinstance(x, torch.Tensor) else type(x).__name__
+            raise Error("E701", f"attention: x is {what}; the plan needs [{plan.tokens}, hidden]: plan.take(x)")
         hidden, out = x.shape[1], weights[3].shape[0] if isinstance(weights[3], torch.Tensor) else 0
         sizes = heads * plan.head_dim, kv_heads * plan.head_dim, kv_heads * plan.value_dim
         shapes = [(size, hidden) for size in sizes] + [(out, heads * plan.value_dim), *((size,) for size in sizes),
@@ -223,7 +228,8 @@ def _rows(heads: tuple[int, ...], width: int, like: Tensor) -> Tensor:
 
 def _project(x: Tensor, w: Tensor, b: Tensor | None, rows: Tensor, width: int) -> Tensor:
     """[tokens, heads, width]: the projection to some heads."""
-    return F.linear(x, w[rows], None if b is None else b[rows]).unflatten(1, (-1, width))
+    made: Tensor = F.linear(x, w[rows], None if b is None else b[rows]).unflatten(1, (-1, width))
+    return made
 
 
 class _Between:
@@ -355,7 +361,7 @@ class _Phased(torch.autograd.Function):
             return y.to(bound._dtype)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
         tensors, bound = ctx.saved_tensors, ctx.bound
         with torch.autocast(dy.device.type, enabled=False):
@@ -426,5 +432,6 @@ def _gradients(ctx: Any, bound: BoundPhases, tensors: Sequence[Any], dy: Tensor)
             through(1, rows, k.back(dk.to(bound._dtype), of_parameters))
             if dv is not None:
                 through(2, _rows(phase.kv_heads, plan.value_dim, w.x), dv.to(bound._dtype))
-            dk = dv = k = None
+            dk = dv = None
+            del k
     return [dx, *dw, d_sink, *of_parameters]
