@@ -180,8 +180,7 @@ fcp_code strategy_place(planning *x) {
                         .around = around,
                         .relay = x->program->relay && !route,
                         .spread = spreads(x)};
-    if (!x->coalesce && strategy_facts_of[program_divides_by(x->program)].even && !around)
-        x->coalesce = USUAL_COALESCE;
+    if (!x->coalesce && strategy_facts_of[program_divides_by(x->program)].even && !around) x->coalesce = USUAL_COALESCE;
     if (exec && x->sharing) share_heads(x, made);
     x->placement = made;
     return FCP_OK;

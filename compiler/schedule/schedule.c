@@ -104,9 +104,7 @@ static fcp_code choose_arrivals(builder *b) {
         if (!code) code = away_arrivals(x, out, &b->taken);
     } else {
         if (!code) code = home_rounds(b);
-        if (!code) code = b->coalesce          ? home_arrivals(b)
-                          : b->where->around ? step_home(b)
-                                             : divide_home(b, stated);
+        if (!code) code = b->coalesce ? home_arrivals(b) : b->where->around ? step_home(b) : divide_home(b, stated);
     }
     if (code) return code;
     b->arrivals = b->stages = last_arrival(b) + 1;

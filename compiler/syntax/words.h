@@ -93,6 +93,7 @@ const char *words_for_character(const char *bytes);
 
 /* The sections and their keys, in printed order. */
 #define SECTIONS(X) X(MODEL, "model") X(CLUSTER, "cluster") X(BATCH, "batch") X(PLAN, "plan")
+/* clang-format off */
 #define KEYS(X)                                                                                                        \
     X(MODEL, HEADS, "heads") X(MODEL, KV_HEADS, "kv_heads") X(MODEL, HEAD_DIM, "head_dim")                             \
     X(MODEL, VALUE_DIM, "value_dim") X(MODEL, VALUES, "values") X(MODEL, DTYPE, "dtype") X(MODEL, SCALE, "scale")      \
@@ -107,6 +108,7 @@ const char *words_for_character(const char *bytes);
     X(PLAN, STRATEGY, "strategy") X(PLAN, PASSES, "passes") X(PLAN, LAYOUT, "layout") X(PLAN, TOKENS, "tokens")        \
     X(PLAN, RELAY, "relay") X(PLAN, MARGIN, "margin") X(PLAN, DETERMINISTIC, "deterministic")                          \
     X(PLAN, WIRE, "wire") X(PLAN, LSE_GRADIENT, "lse_gradient")
+/* clang-format on */
 typedef enum section_id {
 #define X(id, name) SECTION_##id,
     SECTIONS(X)

@@ -269,8 +269,10 @@ static void published_upipe(void) {
     const double first = ulysses[1] - ulysses[0] - (upipe[1] - upipe[0]),
                  second = ulysses[2] - ulysses[1] - (upipe[2] - upipe[1]), apart = (first + second) / 2 - counted;
     char note[160];
-    snprintf(note, sizeof note, "explained: table 4 saves %.2f and %.2f GiB, table 6 counts %.2f; both cannot hold, and the "
-             "rest is one S / C", first, second, counted);
+    snprintf(note, sizeof note,
+             "explained: table 4 saves %.2f and %.2f GiB, table 6 counts %.2f; both cannot hold, and the "
+             "rest is one S / C",
+             first, second, counted);
     bench_row("UPipe, backward, a million tokens more: saved in table 4, less that in 6", apart, "GiB", "1 +- 10 %",
               apart > 0.9 && apart < 1.1, note);
 }

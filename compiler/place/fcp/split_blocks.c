@@ -51,8 +51,8 @@ static uint64_t parts_of(uint64_t work, uint64_t limit, const cutting *c) {
 bool place_splits(const planning *x) {
     const problem *p = x->problem;
     const uint32_t ranks = program_places(x->program);
-    return x->program->split && x->program->place == PLACE_NEAR && !p->split && ranks > 1 && p->block_count / SPLIT_LEAST_BLOCKS >= ranks &&
-           p->heaviest > limit_of(x);
+    return x->program->split && x->program->place == PLACE_NEAR && !p->split && ranks > 1 &&
+           p->block_count / SPLIT_LEAST_BLOCKS >= ranks && p->heaviest > limit_of(x);
 }
 
 /* Cuts the blocks in this way and places them. exec: the rank that computes each tile. out_most: the work of the

@@ -46,7 +46,8 @@ fcp_code groups_model_of(const struct fcpc_program *g, groups_model *out, fcp_er
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         if (!g->passes[pass]) continue;
         const sim_kernel k = sim_profile_kernel(&profile, (fcp_pass)pass, g->head_dim, g->value_dim);
-        out->pass[pass] = (groups_pass){.cell = k.at[SIM_FULL] * g->heads, .launch = k.at[SIM_LAUNCH],
+        out->pass[pass] = (groups_pass){.cell = k.at[SIM_FULL] * g->heads,
+                                        .launch = k.at[SIM_LAUNCH],
                                         .bytes = fcp_class_bytes(&p, FCP_KV, (fcp_pass)pass),
                                         .linear = g->linear[pass]};
         if (pass == FCP_BACKWARD) out->pass[pass].bytes += fcp_class_bytes(&p, FCP_DKV, FCP_BACKWARD);

@@ -17,11 +17,13 @@ static fcp_code check_alike(const fcpc_program *g, fcp_error *err) {
     for (uint32_t i = 0; i < g->layer_count; i++)
         if (g->layers[i].program) by_head |= names_head(g->layers[i].program);
     if (by_head)
-        return fcp_fail(err, FCP_E_UNSUPPORTED, "the mask or score names the head, h, so phases need plans that differ: "
+        return fcp_fail(err, FCP_E_UNSUPPORTED,
+                        "the mask or score names the head, h, so phases need plans that differ: "
                         "heads cannot be projected phase by phase");
     for (uint32_t h = 1; g->sink && h < g->heads; h++)
         if (g->sink[h] != g->sink[0])
-            return fcp_fail(err, FCP_E_UNSUPPORTED, "sinks differ from head to head: state one for all, and bring the "
+            return fcp_fail(err, FCP_E_UNSUPPORTED,
+                            "sinks differ from head to head: state one for all, and bring the "
                             "others to each run");
     return FCP_OK;
 }
@@ -30,7 +32,8 @@ fcp_code fcpc_program_phases(const fcpc_program *g, fcpc_phases *out_phases, uin
                              uint32_t *out_kv_heads, fcp_error *err) {
     if (!g || !out_phases) return fcp_fail(err, FCP_E_ARGUMENT, "a program is needed");
     if (g->strategy != STRATEGY_IN_PHASES)
-        return fcp_fail(err, FCP_E_ARGUMENT, "the program computes all heads at once: strategy = upipe(heads = ...) has "
+        return fcp_fail(err, FCP_E_ARGUMENT,
+                        "the program computes all heads at once: strategy = upipe(heads = ...) has "
                         "phases");
     const fcp_code code = check_alike(g, err);
     if (code) return code;

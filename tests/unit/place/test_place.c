@@ -197,8 +197,10 @@ Test(place, lpt_keeps_grahams_bound) {
 
 static void plan_placed(planned *x, const char *lengths, const char *mask, const char *by) {
     char source[400];
-    snprintf(source, sizeof source, "cluster { nodes = 2; gpus = 4 }\nbatch { lengths = [%s] }\n"
-             "plan { mask = %s; block = 512; strategy = fcp(place = %s) }\n", lengths, mask, by);
+    snprintf(source, sizeof source,
+             "cluster { nodes = 2; gpus = 4 }\nbatch { lengths = [%s] }\n"
+             "plan { mask = %s; block = 512; strategy = fcp(place = %s) }\n",
+             lengths, mask, by);
     plan_to_placement(x, source, NULL);
 }
 

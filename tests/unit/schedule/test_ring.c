@@ -70,13 +70,16 @@ Test(ring, other_ways) {
         planned x;
         snprintf(source, sizeof source,
                  "model { heads = 8; kv_heads = 2; head_dim = 64 }\ncluster { nodes = 2; gpus = 4%s }\n"
-                 "batch { lengths = [8192] }\nplan { mask = full; strategy = %s }\n", i < 4 ? "" : "; fabric = rail",
-                 i < 4 ? others[i] : i < 6 ? "ring" : "zigzag");
+                 "batch { lengths = [8192] }\nplan { mask = full; strategy = %s }\n",
+                 i < 4 ? "" : "; fabric = rail",
+                 i < 4   ? others[i]
+                 : i < 6 ? "ring"
+                         : "zigzag");
         plan_passes(&x, source, 0);
         cr_assert_eq(x.t.around, i >= 4);
         for (uint32_t f = 0; f < x.t.count; f++)
-            cr_assert(x.t.hops[f].to == x.t.hops[f].src && x.t.hops[f].onto == x.t.hops[f].parent &&
-                      !x.t.hops[f].bare, "%s", source);
+            cr_assert(x.t.hops[f].to == x.t.hops[f].src && x.t.hops[f].onto == x.t.hops[f].parent && !x.t.hops[f].bare,
+                      "%s", source);
         planned_free(&x);
     }
 }
