@@ -1,7 +1,8 @@
 """Compares strategy dcp with Mt-KaHyPar on the same blocks and tiles, at the balance and tokens that Mt-KaHyPar
 reached.
 
-    MTKAHYPAR=FOLDER [FCPC=build/fcpc] [RANKS=64] [RUNS=3] [MASKS='lambda causal'] [BLOCK=2048] partition.py LIST.lengths...
+    MTKAHYPAR=FOLDER [FCPC=build/fcpc] [RANKS=64] [RUNS=3] [BLOCK=2048] [MASKS='lambda causal'] \
+        partition.py LIST.lengths...
 
 FOLDER is where Python finds the module mtkahypar, such as .../site-packages (it is on PyPI, under the MIT licence).
 RANKS is a multiple of 8. BLOCK is that of all masks; else causal has 2048 and the others 1024. For each mask and list:
