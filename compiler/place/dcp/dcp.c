@@ -16,7 +16,9 @@
  *      each node (initial_by_nodes.c). The cheaper of the two is kept.
  *   5. Refine (refine.c) on ever finer hypergraphs. On the coarsest a vertex is all of a sequence that is at one rank,
  *      on the finest a row. So whole sequences make room for one another before cuts slide along them.
- *   6. Refine once more on the original blocks. The tiles of a row that do not run at home can now move one by one.
+ *   6. Where rows see far more keys than others do (wide rows, initial_partition.c), refine with each rank's part of such
+ *      a row as a vertex of its own.
+ *   7. Refine once more on the original blocks. The tiles of a row that do not run at home can now move one by one.
  *
  * If nodes have a cap of their own, all of this is done twice: among nodes, and then in each node (two_tolerances.c).
  *
@@ -189,6 +191,20 @@ static fcp_code divide_batch(const dcp_input *in, const dcp_columns *c, arena *k
     return code;
 }
 
+/* Refines once more if there are wide rows. The tiles of such a row that run at one rank are now a vertex of their own.
+ * So they may move together to where the row has its Q, if their keys are fewer bytes than Q and a partial result. */
+static fcp_code gather_wide_rows(const dcp_input *in, const dcp_columns *c, arena *stage, arena *step,
+                                 dcp_partition *p) {
+    dcp_columns none = *c;
+    uint32_t q = 0;
+    while (q < in->blocks && !c->wide[q]) q++;
+    if (q == in->blocks) return FCP_OK;
+    none.wide = ARENA_ZNEW(stage, uint8_t, in->blocks + (size_t)1);
+    fcp_code code = none.wide ? refine_levels(in, &none, p, false, stage, step) : FCP_E_NO_MEMORY;
+    arena_reset(stage);
+    return code;
+}
+
 /* Divides the coarser batch. Then gives each original block and tile the rank of the coarser one that it is part of. */
 static fcp_code divide_coarse(const dcp_input *in, const dcp_derived *j, arena *keep, arena *stage, arena *step,
                               dcp_partition *p) {
@@ -219,6 +235,7 @@ fcp_code dcp_partition_batch(const dcp_input *in, arena *scratch, uint32_t *out_
     } else if (!code) {
         code = divide_batch(in, &c, scratch, &stage, &step, &p);
     }
+    if (!code) code = gather_wide_rows(in, &c, &stage, &step, &p);
     if (!code) code = refine_levels(in, &c, &p, true, &stage, &step);
     arena_free(&stage);
     arena_free(&step);

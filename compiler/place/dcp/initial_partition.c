@@ -492,8 +492,8 @@ uint64_t dcp_share_of(const dcp_input *in, const dcp_columns *c, uint32_t compon
 }
 
 /* Finds wide rows. A row is wide if two things hold: it sees more than twice as many keys as the mean row of its
- * component; and bringing these keys to one rank of the component costs more than sending Q to all of its other
- * ranks. */
+ * component; and a rank's part of these keys is more bytes than Q with a partial result. What is found here need not be
+ * exact: dcp.c looks at each rank's part of a wide row once more. A row that is not wide stays whole. */
 void dcp_find_wide(const dcp_input *in, dcp_columns *c) {
     for (uint32_t i = 0; i < c->components; i++) {
         uint64_t tiles;
@@ -504,7 +504,7 @@ void dcp_find_wide(const dcp_input *in, dcp_columns *c) {
             uint64_t keys = 0;
             for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) keys += in->block[in->tile_k[t]].kv;
             if ((in->tile_start[q + 1] - in->tile_start[q]) * rows <= 2 * tiles ||
-                keys / all * (all - DCP_ONE) <= (ranks - 1) * in->block[q].part)
+                (unsigned __int128)keys * min_u64(all - DCP_ONE, DCP_ONE) <= (unsigned __int128)in->block[q].part * all)
                 continue;
             c->wide[q] = 1;
         }

@@ -1,10 +1,11 @@
 """Compares strategy dcp with Mt-KaHyPar on the same blocks and tiles, at the balance and tokens that Mt-KaHyPar
 reached.
 
-    MTKAHYPAR=FOLDER [FCPC=build/fcpc] [RANKS=64] [RUNS=3] [MASKS='lambda causal'] partition.py LIST.lengths...
+    MTKAHYPAR=FOLDER [FCPC=build/fcpc] [RANKS=64] [RUNS=3] [BLOCK=2048] [MASKS='lambda causal'] \
+        partition.py LIST.lengths...
 
 FOLDER is where Python finds the module mtkahypar, such as .../site-packages (it is on PyPI, under the MIT licence).
-RANKS is a multiple of 8. For each mask and list:
+RANKS is a multiple of 8. BLOCK is that of all masks; else causal has 2048 and the others 1024. For each mask and list:
 
 1. Mt-KaHyPar divides a hypergraph among the ranks, at imbalance 0.1, in four ways: two hypergraphs,
 
@@ -51,7 +52,7 @@ class Batch:
     def __init__(self, fcpc, ranks, mask, lengths):
         self.fcpc, self.ranks = fcpc, ranks
         self.settings = {"nodes": ranks // GPUS, "lengths": os.path.abspath(lengths), "mask": mask,
-                         "block": BLOCKS.get(mask, 1024)}
+                         "block": int(os.environ.get("BLOCK", BLOCKS.get(mask, 1024)))}
         self.tokens, self.tiles = [], []  # of each block; (Q block, KV block, pairs)
         for line in self.run("fcp", "-q", "--dump", "problem").splitlines():
             kind, *words = line.split()
@@ -150,6 +151,11 @@ def check_rule(batch, strategy, summary):
         fail("%s: counted %s bytes, the plan moves %d" % (strategy, counted[:2], summary["bytes_total"]))
 
 
+def ratio(a, b):
+    """a / b, where both may be 0: lists whose sequences all fit on a rank move nothing."""
+    return a / b if b else math.inf if a else 1.0
+
+
 def main():
     folder = os.environ.get("MTKAHYPAR")
     if not folder or len(sys.argv) < 2:
@@ -177,7 +183,7 @@ def main():
                         if i % 3:
                             continue
                         seconds = min(seconds, peer.divide(batch, by_rows, weigh)[2])
-                    bytes_ratio, time_ratio = summary["bytes_total"] / total, place / seconds
+                    bytes_ratio, time_ratio = ratio(summary["bytes_total"], total), place / seconds
                     count += 1
                     missed += bytes_ratio > 1.05
                     slow += time_ratio > 0.05

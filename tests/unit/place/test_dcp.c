@@ -462,6 +462,22 @@ Test(dcp, wide_rows_stay_with_their_keys) {
     cr_assert_leq(c.bytes, cuts + row);
 }
 
+/* Sequences of which each rank has about as many keys as Q and a partial result are bytes, which is 12 blocks: a rank's
+ * part of the last row costs no more than that, and each cut the keys of one block. */
+Test(dcp, a_part_of_a_wide_row_costs_no_more_than_its_query) {
+    static const struct {
+        uint32_t lengths[3], cuts;
+    } cases[] = {{{62, 0}, 4}, {{66, 0}, 4}, {{70, 0}, 4}, {{34, 26, 0}, 3}};
+    static batch b;
+    static uint32_t home[BLOCKS], exec[TILES];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fill(&b, cases[i].lengths, 5, 5, 0, 1, true, 128);
+        caps(&b, 112, 115);
+        const dcp_cost c = divide(&b, home, exec);
+        cr_expect_leq(c.bytes, cases[i].cuts * (uint64_t)(PART + KV) * 128, "case %zu: %lu", i, c.bytes);
+    }
+}
+
 /* --- programs ----------------------------------------------------------------------------------------------------- */
 
 #define PROGRAM(strategy)                                                                                              \
