@@ -93,8 +93,8 @@ fcp_code sim_layer(const sim_model *m, const sim_rounds *rounds, const sim_optio
     const bool halves = find_early(m, early);
     for (uint64_t b = 0; b < plan->blocks_count && halves; b++)
         if (early[b] && plan->blocks[b].holds & FCP_HOLDS_Q)
-            of[plan->blocks[b].home].early = fcp_plus(of[plan->blocks[b].home].early,
-                                                      fcp_times(each, plan->blocks[b].tokens));
+            of[plan->blocks[b].home].early =
+                fcp_plus(of[plan->blocks[b].home].early, fcp_times(each, plan->blocks[b].tokens));
     for (uint32_t r = 0; r < p->ranks; r++) {
         const uint64_t all = fcp_times(each, fcp_side_tokens(plan, FCP_QUERIES, r));
         if (all > out->linear) out->linear = all;

@@ -95,8 +95,9 @@ const char *words_for_character(const char *bytes);
 #define SECTIONS(X) X(MODEL, "model") X(CLUSTER, "cluster") X(BATCH, "batch") X(PLAN, "plan")
 #define KEYS(X)                                                                                                        \
     X(MODEL, HEADS, "heads")                                                                                           \
-    X(MODEL, KV_HEADS, "kv_heads") X(MODEL, HEAD_DIM, "head_dim") X(MODEL, VALUE_DIM, "value_dim")                     \
-        X(MODEL, VALUES, "values") X(MODEL, DTYPE, "dtype") X(MODEL, SCALE, "scale") X(MODEL, LINEAR, "linear")        \
+    X(MODEL, KV_HEADS, "kv_heads")                                                                                     \
+    X(MODEL, HEAD_DIM, "head_dim") X(MODEL, VALUE_DIM, "value_dim") X(MODEL, VALUES, "values")                         \
+        X(MODEL, DTYPE, "dtype") X(MODEL, SCALE, "scale") X(MODEL, LINEAR, "linear")                                   \
             X(MODEL, LINEAR_MEMORY, "linear_memory") X(CLUSTER, NODES, "nodes") X(CLUSTER, GPUS, "gpus")               \
                 X(CLUSTER, GPU, "gpu") X(CLUSTER, INTRA, "intra") X(CLUSTER, INTER, "inter")                           \
                     X(CLUSTER, LATENCY, "latency") X(CLUSTER, FLOPS, "flops") X(CLUSTER, MEMORY, "memory")             \

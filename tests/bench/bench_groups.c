@@ -146,8 +146,10 @@ static fcp_code sum_noise(uint32_t ranks, double deviation, noise_sums sums[NOIS
     fcpc_program *g = NULL;
     sim_profile profile;
     fcp_error err;
-    snprintf(source, sizeof source, "model { heads = 64; kv_heads = 8 }; cluster { nodes = %u; gpus = 8; gpu = h200 }\n"
-             "plan { mask = causal; strategy = groups }", ranks / 8);
+    snprintf(source, sizeof source,
+             "model { heads = 64; kv_heads = 8 }; cluster { nodes = %u; gpus = 8; gpu = h200 }\n"
+             "plan { mask = causal; strategy = groups }",
+             ranks / 8);
     fcp_code code = fcpc_parse_text("noise", source, strlen(source), NULL, NULL, &g);
     if (!code) code = sim_profile_of(&g->cluster, &profile, &err);
     for (unsigned i = 0; i < KINDS * NOISE_TOKENS && !code; i++) {
@@ -188,10 +190,12 @@ static void noise_rows(uint32_t ranks, const double published[5]) {
         const fcp_code code = sum_noise(ranks, percents[l] / 100.0, sums);
         const noise_sums *x = &sums[NOISE_LINEAR], *alone = &sums[NOISE_ATTENTION];
         snprintf(goal, sizeof goal, ">= %g %%", published[l]);
-        snprintf(note, sizeof note,
-                 "step +%.2f %%, the whole choice in %.0f %%; attention alone %.1f %%, step +%.2f %%; with four figures "
-                 "of a kernel %.1f %%", 100 * (x->taken / x->exact - 1), 100 * (double)x->same / (double)x->choices,
-                 stay(alone), 100 * (alone->taken / alone->exact - 1), stay(&sums[NOISE_FOUR]));
+        snprintf(
+            note, sizeof note,
+            "step +%.2f %%, the whole choice in %.0f %%; attention alone %.1f %%, step +%.2f %%; with four figures "
+            "of a kernel %.1f %%",
+            100 * (x->taken / x->exact - 1), 100 * (double)x->same / (double)x->choices, stay(alone),
+            100 * (alone->taken / alone->exact - 1), stay(&sums[NOISE_FOUR]));
         bench_row(what, code ? 0 : stay(x), "%", goal, !code && stay(x) >= published[l], note);
     }
 }

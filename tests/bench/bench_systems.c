@@ -161,15 +161,18 @@ static void published_distca(void) {
         const uint64_t linear[FCP_PASSES] = {(uint64_t)(token / 3 * (double)SIM_SECOND),
                                              (uint64_t)(token / 3 * 2 * (double)SIM_SECOND)};
         fcp_plan *stages = distca_plan(&s, "cad(tolerance = 0.1)"),
-                 *halves = distca_plan(&s, "cad(tolerance = 0.1, pingpong = true)"), *zigzag = distca_plan(&s, "zigzag");
+                 *halves = distca_plan(&s, "cad(tolerance = 0.1, pingpong = true)"),
+                 *zigzag = distca_plan(&s, "zigzag");
         double mean = 0;
         const double ours = layer_of(stages, &s, linear, false, &mean), two = layer_of(halves, &s, linear, false, NULL),
-                     single = layer_of(stages, &s, linear, true, NULL), even = layer_of(zigzag, &s, linear, false, NULL),
-                     packed = 1.61 * mean + token * TOKENS, theirs = least(even, packed), best = least(ours, two);
+                     single = layer_of(stages, &s, linear, true, NULL),
+                     even = layer_of(zigzag, &s, linear, false, NULL), packed = 1.61 * mean + token * TOKENS,
+                     theirs = least(even, packed), best = least(ours, two);
         fcp_plan_free(stages), fcp_plan_free(halves), fcp_plan_free(zigzag);
         snprintf(name, sizeof name, "DistCA, 512 GPUs, %s, a layer, over WLB-LLM", lists[l]);
-        snprintf(note, sizeof note, "cad %.1f ms, with halves %.1f, zigzag %.1f, packed %.1f; of these linear layers %.1f",
-                 1e3 * ours, 1e3 * two, 1e3 * even, 1e3 * packed, 1e3 * token * TOKENS);
+        snprintf(note, sizeof note,
+                 "cad %.1f ms, with halves %.1f, zigzag %.1f, packed %.1f; of these linear layers %.1f", 1e3 * ours,
+                 1e3 * two, 1e3 * even, 1e3 * packed, 1e3 * token * TOKENS);
         ratio_row(name, best > 0 ? theirs / best : 0, 1.05, 1.35, note);
         snprintf(name, sizeof name, "DistCA, 512 GPUs, %s, single stream over ping-pong", lists[l]);
         snprintf(note, sizeof note, "single stream %.1f ms, two halves %.1f", 1e3 * single, 1e3 * two);

@@ -59,8 +59,10 @@ static void give(const cad_input *in, uint32_t s, uint64_t work, bool may_cut, u
 
 fcp_code cad_halves(const cad_input *in, arena *memory, arena *scratch, const uint64_t **out) {
     const uint32_t count = in->pairs.sequences;
-    uint64_t *cut = ARENA_NEW(memory, uint64_t, count + (size_t)1), *work = ARENA_NEW(scratch, uint64_t, count + (size_t)1);
-    uint64_t *order = ARENA_NEW(scratch, uint64_t, count + (size_t)1), *other = ARENA_NEW(scratch, uint64_t, count + (size_t)1);
+    uint64_t *cut = ARENA_NEW(memory, uint64_t, count + (size_t)1),
+             *work = ARENA_NEW(scratch, uint64_t, count + (size_t)1);
+    uint64_t *order = ARENA_NEW(scratch, uint64_t, count + (size_t)1),
+             *other = ARENA_NEW(scratch, uint64_t, count + (size_t)1);
     uint64_t has[2] = {0}, all = 0;
     if (!cut || !work || !order || !other) return FCP_E_NO_MEMORY;
     for (uint32_t s = 0; s < count; s++) {

@@ -46,7 +46,8 @@ fcp_code groups_model_of(const struct fcpc_program *g, groups_model *out, fcp_er
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         if (!g->passes[pass]) continue;
         const sim_kernel k = sim_profile_kernel(&profile, (fcp_pass)pass, g->head_dim, g->value_dim);
-        out->pass[pass] = (groups_pass){.cell = k.at[SIM_FULL] * g->heads, .launch = k.at[SIM_LAUNCH],
+        out->pass[pass] = (groups_pass){.cell = k.at[SIM_FULL] * g->heads,
+                                        .launch = k.at[SIM_LAUNCH],
                                         .bytes = fcp_class_bytes(&p, FCP_KV, (fcp_pass)pass),
                                         .linear = g->linear[pass]};
         if (pass == FCP_BACKWARD) out->pass[pass].bytes += fcp_class_bytes(&p, FCP_DKV, FCP_BACKWARD);
@@ -130,9 +131,9 @@ static fcp_code count_stretch(planning *x, void *given) {
     return code;
 }
 
-/* Adds the cells of each sequence to its group. A `cells` object evaluates the mask over sequences. If such objects are
+/* A `cells` object evaluates the mask over sequences. If such objects are
  * kept for further plannings, a second thread counts half of the sequences with an object of its own. */
-static fcp_code count_cells(planning *x, const uint32_t *of, groups_group *groups) {
+fcp_code groups_count(planning *x, const uint32_t *of, groups_group *groups) {
     const problem *p = x->problem;
     uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)p->sequences + 1);
     counting a = {.keys = keys, .end = p->sequences, .found = ARENA_NEW(&x->scratch, cells_counts, p->sequences)};
@@ -182,7 +183,7 @@ static fcp_code make_groups(planning *x, grouping *out) {
                               out->groups, out->of);
     for (uint32_t i = 0; i < out->count && !code; i++) sum += out->groups[i].least;
     if (sum > p->ranks) return report_too_few(x, size, FCP_NONE, sum, out->groups, out->of);
-    if (!code) code = count_cells(x, out->of, out->groups);
+    if (!code) code = groups_count(x, out->of, out->groups);
     if (code) return code;
     code = groups_model_of(x->program, &model, &err);
     if (code) return planning_fail(x, code, x->program->at[AT_STRATEGY], "%s", err.message);

@@ -206,8 +206,10 @@ static uint64_t degrees_by(const groups_model *m, const planned *x, groups_group
 /* A profile that the caller gives takes the place of the GPU's. Where computing is slower, or a launch, or where there
  * are linear layers, other degrees are the best ones: those of before would take longer. */
 Test(groups, degrees_follow_the_profile_that_is_given) {
-    static const struct { uint32_t full, launch; uint64_t linear; } times[] = {{40, 1, 0}, {1, 1000, 0},
-                                                                                    {1, 1, 2000000}};
+    static const struct {
+        uint32_t full, launch;
+        uint64_t linear;
+    } times[] = {{40, 1, 0}, {1, 1000, 0}, {1, 1, 2000000}};
     enum { COUNT = 64 };
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         planned x;

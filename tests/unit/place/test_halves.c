@@ -60,8 +60,10 @@ Test(halves, every_rank_has_half) {
 /* A mask that shows later keys lets no sequence be cut; whole ones are still divided. */
 Test(halves, what_cannot_be_cut_stays_whole) {
     planned x;
-    plan_to_placement(&x, "cluster { gpus = 2 }\nbatch { lengths = [4000, 2000, 2000] }\n"
-                          "plan { mask = full; layout = contiguous; strategy = cad(pingpong = true) }\n", NULL);
+    plan_to_placement(&x,
+                      "cluster { gpus = 2 }\nbatch { lengths = [4000, 2000, 2000] }\n"
+                      "plan { mask = full; layout = contiguous; strategy = cad(pingpong = true) }\n",
+                      NULL);
     for (uint32_t s = 0; s < x.p.sequences; s++)
         cr_expect(x.at.second_half[s] == 0 || x.at.second_half[s] == x.p.queries[s]);
     cr_expect_neq(!x.at.second_half[0], !x.at.second_half[1]);

@@ -40,7 +40,8 @@ static const uint64_t none[FCP_PASSES] = {0};
 /* One rank computes one after the other. */
 Test(layer, one_rank) {
     for (int pass = 0; pass < FCP_PASSES; pass++) {
-        const predicted x = predict("batch { lengths = [1000, 500] }\nplan { mask = causal }\n", (fcp_pass)pass, each, 0);
+        const predicted x =
+            predict("batch { lengths = [1000, 500] }\nplan { mask = causal }\n", (fcp_pass)pass, each, 0);
         cr_expect_eq(x.linear, 1500 * each[pass]);
         cr_expect_eq(x.layer, x.linear + x.makespan);
     }
@@ -52,7 +53,8 @@ Test(layer, ranks_on_their_own) {
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         const predicted x = predict("cluster { gpus = 2 }\nbatch { lengths = [6000] on 0..1, [100 x 80] on 1..2 }\n"
                                     "plan { mask = causal; block = 128; layout = contiguous\n"
-                                    "strategy = cad(tolerance = 1.0) }\n", (fcp_pass)pass, each, 0);
+                                    "strategy = cad(tolerance = 1.0) }\n",
+                                    (fcp_pass)pass, each, 0);
         cr_expect_eq(x.linear, 8000 * each[pass]);
         cr_expect_eq(x.layer, x.least, "%lu, not %lu", x.layer, x.least);
     }
@@ -61,16 +63,16 @@ Test(layer, ranks_on_their_own) {
 /* Whatever the plan: a layer takes no less than what its busiest rank computes, and no more than both parts one after
  * the other. Without linear layers there are no times of layers. */
 Test(layer, between_its_bounds) {
-    static const char *const strategies[] = {"fcp", "cad", "ring", "ulysses", "dcp", "groups(tokens = 9000)",
-                                             "cad(pingpong = true)", "cad(servers = 1)"};
+    static const char *const strategies[] = {
+        "fcp", "cad", "ring", "ulysses", "dcp", "groups(tokens = 9000)", "cad(pingpong = true)", "cad(servers = 1)"};
     static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
     char source[600];
     for (unsigned i = 0; i < 24; i++) {
         snprintf(source, sizeof source,
                  "model { heads = 32; kv_heads = 8 }\ncluster { nodes = 2; gpus = 4; gpu = h200 }\n"
                  "batch { lengths = [16000, 5000 x 4, 700 x 9, 130 x 30] }\n"
-                 "plan { mask = %s; layout = %s; strategy = %s }\n", i % 4 == 1 ? "full" : "causal", layouts[i % 3],
-                 strategies[i % 8]);
+                 "plan { mask = %s; layout = %s; strategy = %s }\n",
+                 i % 4 == 1 ? "full" : "causal", layouts[i % 3], strategies[i % 8]);
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             const predicted x = predict(source, (fcp_pass)pass, each, 0);
             cr_expect_geq(x.layer, x.least, "%s", source);
@@ -99,20 +101,24 @@ Test(layer, two_halves_hide_each_other) {
 
 /* linear = dense(...): weights are two operations each for a token, at half of the rate unless stated. */
 Test(layer, dense) {
-    static const struct { const char *model; uint64_t weights, rate_percent; } cases[] = {
-        {"heads = 32; kv_heads = 8; linear = dense(hidden = 4096, ffn = 14336)",
-         4096 * (32 * 256 + 8 * 256 + 3 * UINT64_C(14336)), 50},
-        {"heads = 32; kv_heads = 32; head_dim = 64; linear = dense(hidden = 2048, ffn = 8192, gated = false)",
-         2048 * (32 * 128 + 32 * 128 + 2 * UINT64_C(8192)), 50},
-        {"heads = 128; kv_heads = 1; head_dim = 576; value_dim = 512; values = keys\n"
-         "linear = dense(hidden = 1000, ffn = 3000, efficiency = 1)",
-         1000 * (128 * 1088 + 576 + 3 * UINT64_C(3000)), 100},
-        {"heads = 8; linear = dense(hidden = 512, ffn = 512, efficiency = 0.25)",
-         512 * (8 * 512 + 3 * UINT64_C(512)), 25}};
+    static const struct {
+        const char *model;
+        uint64_t weights, rate_percent;
+    } cases[] = {{"heads = 32; kv_heads = 8; linear = dense(hidden = 4096, ffn = 14336)",
+                  4096 * (32 * 256 + 8 * 256 + 3 * UINT64_C(14336)), 50},
+                 {"heads = 32; kv_heads = 32; head_dim = 64; linear = dense(hidden = 2048, ffn = 8192, gated = false)",
+                  2048 * (32 * 128 + 32 * 128 + 2 * UINT64_C(8192)), 50},
+                 {"heads = 128; kv_heads = 1; head_dim = 576; value_dim = 512; values = keys\n"
+                  "linear = dense(hidden = 1000, ffn = 3000, efficiency = 1)",
+                  1000 * (128 * 1088 + 576 + 3 * UINT64_C(3000)), 100},
+                 {"heads = 8; linear = dense(hidden = 512, ffn = 512, efficiency = 0.25)",
+                  512 * (8 * 512 + 3 * UINT64_C(512)), 25}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char source[400];
-        snprintf(source, sizeof source, "model { %s }\ncluster { flops = 1 PFLOP/s }\nbatch { lengths = [10] }\n"
-                 "plan { mask = causal }\n", cases[i].model);
+        snprintf(source, sizeof source,
+                 "model { %s }\ncluster { flops = 1 PFLOP/s }\nbatch { lengths = [10] }\n"
+                 "plan { mask = causal }\n",
+                 cases[i].model);
         fcpc_diagnostics *d = fcpc_diagnostics_new();
         fcpc_program *p = NULL;
         cr_assert_eq(fcpc_parse_text("dense", source, strlen(source), NULL, d, &p), FCP_OK, "%s", source);
