@@ -5,8 +5,8 @@
  *     together. With a strategy that packs sequences (groups), each can also be packed under the cap of a rank.
  * Cost: that of counting the mask's cells of each distinct length, as in place/groups; and of split_items.c.
  *
- * A sequence costs what it would take one rank: its cells and its linear layers, in all layers. These are the figures by
- * which groups divides ranks. Where a micro-batch's work is spread evenly, its time is the sum of its costs over the
+ * A sequence costs what it would take one rank: its cells and its linear layers, in all layers. These are the figures
+ * by which groups divides ranks. Where a micro-batch's work is spread evenly, its time is the sum of its costs over the
  * ranks, so micro-batches of equal cost take about as long.
  */
 #include "compiler/split/split.h"

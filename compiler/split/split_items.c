@@ -6,8 +6,8 @@
  *     that is tried. Keeping the order: O(items) for each of at most 64 limits of cost.
  *
  * Free order (LPT, longest processing time first: Graham, 1969). For a number of bins, items go by falling cost into
- * the cheapest bin that has room. If some item finds none, or if a bin is not accepted, one more bin is tried. The first
- * number is the least that the cap allows. Without a cap that hinders, LPT's costliest bin has at most 4/3 of the least
+ * the cheapest bin that has room. If some item finds none, or if a bin is not accepted, one more bin is tried. The
+ * first number is the least that the cap allows. Without a cap that hinders, LPT's costliest bin has at most 4/3 of the least
  * cost there is.
  *
  * Keeping the order. Bins are filled one after the other up to a limit of cost. The least limit with which there are no
@@ -118,7 +118,10 @@ static bool split_freely(packing *p, uint32_t bins, uint64_t *keys, uint64_t *ro
     for (uint32_t i = 0; i < p->count; i++) keys[i] = p->items[i].cost;
     order_falling(keys, room, p->count);
     /* With a bin for each item all are accepted. Steps grow, so that many bins too few are soon made up for. */
-    while (!pack(p, keys, bins) && bins < p->count) bins += bins / 32 + 1 < p->count - bins ? bins / 32 + 1 : p->count - bins;
+    while (!pack(p, keys, bins) && bins < p->count) {
+        const uint32_t step = bins / 32 + 1, rest = p->count - bins;
+        bins += step < rest ? step : rest;
+    }
     number_bins(p, keys, room);
     return p->bins;
 }
@@ -141,7 +144,8 @@ static uint32_t parts_of(const packing *p, uint64_t most, uint32_t *of) {
 static void halve(packing *p, uint32_t first, uint32_t end) {
     while (first < end) {
         uint32_t size = end - first;
-        while (size > 1 && p->how->accepts && !p->how->accepts(p->how->context, p->order + first, size)) size = (size + 1) / 2;
+        while (size > 1 && p->how->accepts && !p->how->accepts(p->how->context, p->order + first, size))
+            size = (size + 1) / 2;
         p->start[first] = 1;
         first += size;
     }
