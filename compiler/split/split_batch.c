@@ -103,7 +103,9 @@ fcp_code fcpc_split_batch(const fcpc_program *program, const fcpc_batch *batch, 
     if (!code && how.tokens >= 1u << 24)
         code = fcp_fail(&err, FCP_E_ARGUMENT, "a rank holds at most 2^24 - 1 tokens, and these are %u", how.tokens);
     if (code) diag_error(d, code, SPAN_NONE, "%s", err.message);
-    splitting s = {.program = program, .tokens = how.tokens ? how.tokens : program->tokens,
+    enum { USUAL = 65536 }; /* where the strategy has no cap of its own */
+    const uint32_t tokens = how.tokens ? how.tokens : program->tokens;
+    splitting s = {.program = program, .tokens = tokens ? tokens : USUAL,
                    .ranks = program->nodes * program->gpus};
     if (!code) code = add_costs(&s, program, program->layer_count ? program->layers[0].times : 1, &own, stop, d);
     for (uint32_t i = 1; !code && i < program->layer_count; i++)
