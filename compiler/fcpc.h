@@ -218,6 +218,31 @@ uint32_t fcpc_program_layers(const fcpc_program *program, uint32_t number, uint3
 fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                           fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plans);
 
+/* --- micro-batches ------------------------------------------------------------------------------------------------ */
+
+typedef struct fcpc_split_options {
+    size_t size;     /* sizeof(fcpc_split_options) */
+    uint32_t tokens; /* the most tokens of a rank; 0: as the program's strategy `groups` has it, or 65536 */
+    uint32_t least;  /* at least so many micro-batches, as far as there are sequences; 0: as few as hold the batch */
+    bool keep_order; /* each micro-batch has neighbouring sequences */
+} fcpc_split_options;
+#define FCPC_SPLIT_OPTIONS_INIT                                                                                        \
+    { sizeof(fcpc_split_options) }
+
+/* Splits a batch that is too large for the ranks into micro-batches that are planned and run one after the other. Each
+ * sequence is in one of them. A micro-batch has at most `tokens` for each rank (of the longer side of its sequences),
+ * and with the strategy `groups` its sequences can be packed so. All have about the same predicted work, attention and
+ * linear layers of all masks. There are few of them: without keep_order about as few as there can be, and the one with
+ * most work is micro-batch 0.
+ * out_of: [count], of each sequence the number of its micro-batch. out_seconds: room for `count` numbers, or NULL; of
+ * each micro-batch its work over the ranks, which it takes if work is even and no transfer is waited for. *out_count:
+ * how many micro-batches there are. `options` and `d` may be NULL; `stop` is as for fcpc_plan_batch.
+ * FCP_E_VALUE: a sequence alone has too many tokens. Other errors are those of fcpc_plan_batch about lengths, fields
+ * and masks; FCP_E_ARGUMENT: tokens is 2^24 or more. */
+fcp_code fcpc_split_batch(const fcpc_program *program, const fcpc_batch *batch, const fcpc_split_options *options,
+                          const volatile int *stop, fcpc_diagnostics *d, uint32_t *out_of, double *out_seconds,
+                          uint32_t *out_count);
+
 /* --- looking at plans --------------------------------------------------------------------------------------------- */
 
 /* The functions below return a string in *out_text, which ends with a NUL and which the caller frees with free(). The

@@ -73,6 +73,23 @@ plan { mask = causal; block = 4K; margin = 16; strategy = groups(tokens = 64K) }
                 made(profile)
             self.assertEqual(raised.exception.code, code)
 
+    def test_micro_batches(self):
+        """Each sequence is in one, and each can be planned by groups under its cap."""
+        prog = fcpc.parse("""model { heads = 8; kv_heads = 8 }\ncluster { nodes = 1; gpus = 4; gpu = h200 }
+plan { mask = causal; block = 1K; strategy = groups(tokens = 8K) }""")
+        lengths = [30000, 9000] + [2000] * 40 + [500] * 60
+        for keep_order in (False, True):
+            made = prog.micro_batches(lengths, least=5, keep_order=keep_order)
+            self.assertGreaterEqual(len(made), 5)
+            self.assertEqual(sorted(sum(made, [])), list(range(len(lengths))))
+            for numbers in made:
+                self.assertEqual(numbers, sorted(numbers))
+                prog.plan([lengths[n] for n in numbers])
+        self.assertEqual(sum(made, []), list(range(len(lengths))))
+        with self.assertRaises(fcpc.Error) as raised:
+            prog.micro_batches([33000])
+        self.assertEqual(raised.exception.code, "E206")
+
     def test_errors(self):
         for profile, code in (("h1", "E340"), ("./nowhere.profile", "E010")):
             with self.assertRaises(fcpc.Error) as raised:

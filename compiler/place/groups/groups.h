@@ -59,6 +59,8 @@ typedef struct grouping {
 /* groups_cut.c. Makes the model of costs for a program, of the profile that its parser was given, or else of its GPU's.
  * FCP_E_PROFILE: there is no profile of its GPU. */
 fcp_code groups_model_of(const struct fcpc_program *g, groups_model *out, fcp_error *err);
+/* Adds the cells, queries and keys of each sequence to its group: of[s]. Requires: a problem; it may have no blocks. */
+fcp_code groups_count(planning *x, const uint32_t *of, groups_group *groups);
 
 /* The strategy's functions: place.h. */
 fcp_code groups_cut(planning *x);

@@ -131,9 +131,9 @@ static fcp_code count_stretch(planning *x, void *given) {
     return code;
 }
 
-/* Adds the cells of each sequence to its group. A `cells` object evaluates the mask over sequences. If such objects are
+/* A `cells` object evaluates the mask over sequences. If such objects are
  * kept for further plannings, a second thread counts half of the sequences with an object of its own. */
-static fcp_code count_cells(planning *x, const uint32_t *of, groups_group *groups) {
+fcp_code groups_count(planning *x, const uint32_t *of, groups_group *groups) {
     const problem *p = x->problem;
     uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)p->sequences + 1);
     counting a = {.keys = keys, .end = p->sequences, .found = ARENA_NEW(&x->scratch, cells_counts, p->sequences)};
@@ -183,7 +183,7 @@ static fcp_code make_groups(planning *x, grouping *out) {
                               out->groups, out->of);
     for (uint32_t i = 0; i < out->count && !code; i++) sum += out->groups[i].least;
     if (sum > p->ranks) return report_too_few(x, size, FCP_NONE, sum, out->groups, out->of);
-    if (!code) code = count_cells(x, out->of, out->groups);
+    if (!code) code = groups_count(x, out->of, out->groups);
     if (code) return code;
     code = groups_model_of(x->program, &model, &err);
     if (code) return planning_fail(x, code, x->program->at[AT_STRATEGY], "%s", err.message);

@@ -96,6 +96,10 @@ class fcpc_batch(ctypes.Structure):
                 ("max_seconds", _double)]
 
 
+class fcpc_split_options(ctypes.Structure):
+    _fields_ = [("size", _size), ("tokens", _u32), ("least", _u32), ("keep_order", _bool)]
+
+
 class fcpc_times(ctypes.Structure):
     _fields_ = [("parse", _double), ("classify", _double), ("place", _double), ("colour", _double),
                 ("schedule", _double), ("verify", _double), ("total", _double), ("bytes_lower_bound", _u64),
@@ -120,7 +124,7 @@ class fcpc_question(ctypes.Structure):
 
 STRUCTURES = [fcp_where, fcp_error, fcp_shape, fcp_tensors, fcp_table, fcp_pairs_proof, fcp_start, fcp_allocator,
               fcp_session_options, fcpc_diagnostic, fcpc_options, fcpc_field, fcpc_batch, fcpc_times, fcpc_phases,
-              fcpc_show_options, fcpc_question]
+              fcpc_show_options, fcpc_question, fcpc_split_options]
 
 FUNCTIONS = """
 const char *fcp_version(void);
@@ -181,6 +185,9 @@ char *fcpc_program_print(const fcpc_program *program);
 const char *fcpc_program_file(const fcpc_program *program, size_t number);
 fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                           fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plans);
+fcp_code fcpc_split_batch(const fcpc_program *program, const fcpc_batch *batch, const fcpc_split_options *options,
+                          const volatile int *stop, fcpc_diagnostics *d, uint32_t *out_of, double *out_seconds,
+                          uint32_t *out_count);
 fcp_code fcpc_summary_text(const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written,
                            char **out_text, fcp_error *err);
 fcp_code fcpc_summary_json(const fcp_plan *plan, const fcpc_times *times, char **out_text, fcp_error *err);

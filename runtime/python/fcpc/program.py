@@ -19,7 +19,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Callable, ContextManager, Iterable, Iterator, Mapping, Sequence, TypeVar, Union
 
-from ._c import C, ReadOnly, fcpc_batch, fcpc_field, fcpc_options, fcpc_question, fcpc_times, take_text
+from ._c import (C, ReadOnly, fcpc_batch, fcpc_field, fcpc_options, fcpc_question, fcpc_split_options, fcpc_times,
+                 take_text)
 from .batches import Lengths, Numbers, cu_seqlens, differences, fields_of, kind_of, numbers_of, shortly
 from .errors import Diagnostics, Error, warn
 from .fields import Declared, Held, Over, Sizes, declared_in, held, numbers_of_field
@@ -283,6 +284,45 @@ class Program(ReadOnly):
         Errors: E300 (lengths), E320 (fields), E31x (the mask fails at a pair), E403 and E404 (too large), E405.
         """
         return _warned(self._plan(lengths, fields, queries, here, stop, max_seconds=max_seconds, whole=whole))
+
+    def micro_batches(self, lengths: Any, queries: Any = None, tokens: int = 0, least: int = 0,
+                      keep_order: bool = False) -> list[list[int]]:
+        """Splits a batch that is too large for the ranks: the numbers of the sequences of each micro-batch, rising.
+
+        Each sequence is in one micro-batch. All have about the same predicted work, and the one with most comes first.
+
+        lengths, queries  as in `plan`
+        tokens      the most tokens of a rank; 0: as the program's strategy `groups` has it, or 65536
+        least       at least so many micro-batches, as far as there are sequences
+        keep_order  each micro-batch has neighbouring sequences, and they are in the batch's order
+
+        A mask that reads fields is refused (E320), because their values are not here.
+
+        Errors: E206 (a sequence alone has too many tokens, or a number is out of range), E300 (lengths), E320
+        """
+        if isinstance(lengths, Lengths) and queries is None:
+            lengths, queries = lengths.keys, lengths.queries
+        held, asked = numbers_of(lengths, "Q", "lengths"), numbers_of(queries, "Q", "queries")
+        if held is None:
+            raise Error("E300", "micro_batches: lengths are expected")
+        if asked and held.size != asked.size:
+            raise Error("E300", f"there are {held.size} lengths and {asked.size} numbers of queries")
+        for name, number in (("tokens", tokens), ("least", least)):
+            if not 0 <= number < 1 << 24:
+                raise Error("E206", f"micro_batches: {name} is {number}, and must be from 0 to 2^24 - 1")
+        batch = fcpc_batch(ctypes.sizeof(fcpc_batch), held.address, asked and asked.address, held.size)
+        options = fcpc_split_options(ctypes.sizeof(fcpc_split_options), tokens, least, keep_order)
+        of, count = (ctypes.c_uint32 * held.size)(), ctypes.c_uint32()
+
+        def call(stop: ctypes.c_int) -> None:
+            with Diagnostics() as d:
+                d.check(C["fcpc_split_batch"](self._handle, ctypes.byref(batch), ctypes.byref(options),
+                                              ctypes.byref(stop), d.handle, of, None, ctypes.byref(count)))
+        interruptibly(call, None)
+        made: list[list[int]] = [[] for _ in range(count.value)]
+        for sequence, number in enumerate(of):
+            made[number].append(sequence)
+        return made
 
     def _plan(self, lengths: Any, fields: Mapping[str, Any] | None, queries: Any, here: range | None,
               stop: ctypes.c_int | None, gate: ContextManager[Any] = nullcontext(), turns: Turns | None = None,

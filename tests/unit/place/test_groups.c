@@ -277,8 +277,8 @@ static uint32_t unchanged(planned *x, uint64_t seed, double deviation) {
     return same;
 }
 
-/* The published test: normal noise on every coefficient of attention. Where the network decides the time, the choice does
- * depend on it, and so it does where linear layers take as long as attention (make bench ROWS=groups says how often). */
+/* The published test: normal noise on every coefficient of attention. Where the network decides the time, the
+ * choice does depend on it, and so it does where linear layers take as long as attention (make bench ROWS=groups). */
 Test(groups, noise_of_twenty_percent_changes_no_choice) {
     static const char *const drawn[] = {"median = 2K, sigma = 1.6", "median = 8K, sigma = 1.2",
                                         "median = 500, sigma = 2.2"};
