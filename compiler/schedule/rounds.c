@@ -9,7 +9,8 @@
  *     part of OUT are as few as possible: Delta, the largest degree.
  * Cost: O(units log Delta + rounds).
  *
- * Where keys go along trees or a ring, the most urgent units of a stage go first, if that takes no more rounds (urgent_first).
+ * Where keys go along trees or a ring, the most urgent units of a stage go first, if that takes no more rounds
+ * (urgent_first).
  *
  * OUT has two parts. A unit whose blocks are all done before the pass's last stage moves beside that stage, the other
  * units move after it. The output of a block is done after its last visit, or when its home finishes it, or when it
@@ -177,16 +178,17 @@ static fcp_code colour_bundles(builder *b, uint32_t first, uint32_t *out_rounds)
 }
 
 /* Used where keys go along trees or round a ring: colours the units of a stage anew, greedily. Units choose in the order
- * of the work that waits for their block, most first, and gradients last. Each takes the first round in which its sender and its receiver are free. So
- * a rank that passes a block on to many gets it before a rank that passes it on to few. On a fabric where this takes
- * more rounds, the old colouring stays. */
+ * of the work that waits for their block, most first, and gradients last. Each takes the first round in which its sender
+ * and its receiver are free. So a rank that passes a block on to many gets it before a rank that passes it on to few. On
+ * a fabric where this takes more rounds, the old colouring stays. */
 static fcp_code urgent_first(builder *b, move *moves, uint32_t units, uint32_t base, uint32_t count) {
     const uint32_t ranks = b->p->ranks;
     /* per rank, of sending and of receiving: a bit for each round */
     uint64_t *busy = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)ranks);
-    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)units + 1), *work = keys + units;
+    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, units + (size_t)1);
+    uint64_t *work = ARENA_NEW(b->scratch, uint64_t, units + (size_t)1);
     uint32_t *round = ARENA_NEW(b->scratch, uint32_t, units + (size_t)1);
-    if (!busy || !keys || !round) return FCP_E_NO_MEMORY;
+    if (!busy || !keys || !work || !round) return FCP_E_NO_MEMORY;
     if (count > 64) return FCP_OK;
     for (uint32_t i = 0; i < units; i++) {
         const hop *x = &b->t->hops[moves[i].ref];

@@ -76,7 +76,8 @@ static void lose_to_incast(flows *x) {
         const uint32_t r = x->some[i];
         const uint64_t n = x->open[r];
         if (r >= x->ports || n < 2) continue;
-        x->left[r] = (uint64_t)((unsigned __int128)x->capacity[r] * (100 * n - x->incast * (n - 1)) / (100 * n));
+        x->left[r] = (uint64_t)((unsigned __int128)x->capacity[r] * (100 * n - x->incast * (n - 1)) /
+                                (unsigned __int128)(100 * n));
     }
 }
 

@@ -79,8 +79,11 @@ static fcp_code split(splitting *s, const fcpc_split_options *how, fcpc_diagnost
     s->size = ARENA_NEW(&s->memory, uint64_t, n);
     s->of = ARENA_NEW(&s->memory, uint32_t, n);
     s->groups = ARENA_NEW(&s->memory, groups_group, n);
-    const split_how by = {.cap = (uint64_t)s->tokens * s->ranks, .least = how->least, .keep_order = how->keep_order,
-                          .accepts = packs ? can_pack : NULL, .context = s};
+    const split_how by = {.cap = (uint64_t)s->tokens * s->ranks,
+                          .least = how->least,
+                          .keep_order = how->keep_order,
+                          .accepts = packs ? can_pack : NULL,
+                          .context = s};
     fcp_code code = s->size && s->of && s->groups ? FCP_OK : FCP_E_NO_MEMORY;
     if (!code) code = split_items(s->items, s->count, &by, &s->memory, out_of, out_count);
     if (code == FCP_E_VALUE)
@@ -105,8 +108,7 @@ fcp_code fcpc_split_batch(const fcpc_program *program, const fcpc_batch *batch, 
     if (code) diag_error(d, code, SPAN_NONE, "%s", err.message);
     enum { USUAL = 65536 }; /* where the strategy has no cap of its own */
     const uint32_t tokens = how.tokens ? how.tokens : program->tokens;
-    splitting s = {.program = program, .tokens = tokens ? tokens : USUAL,
-                   .ranks = program->nodes * program->gpus};
+    splitting s = {.program = program, .tokens = tokens ? tokens : USUAL, .ranks = program->nodes * program->gpus};
     if (!code) code = add_costs(&s, program, program->layer_count ? program->layers[0].times : 1, &own, stop, d);
     for (uint32_t i = 1; !code && i < program->layer_count; i++)
         code = add_costs(&s, program->layers[i].program, program->layers[i].times, &own, stop, d);

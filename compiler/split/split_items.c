@@ -34,15 +34,15 @@ typedef struct packing {
 
 /* The first bin with so much room; there is one. */
 static uint32_t find_room(const packing *p, uint64_t tokens) {
-    uint32_t at = 1;
+    size_t at = 1;
     while (at < p->leaves) at = 2 * at + (p->room[2 * at] < tokens);
-    return at - p->leaves;
+    return (uint32_t)(at - p->leaves);
 }
 
 static void put(packing *p, uint32_t item, uint32_t bin) {
     p->of[item] = bin;
     p->cost[bin] += p->items[item].cost + !p->items[item].cost; /* with a bin for each item, all are used */
-    uint32_t at = p->leaves + bin;
+    size_t at = (size_t)p->leaves + bin;
     p->room[at] -= p->items[item].tokens;
     while (at /= 2) p->room[at] = p->room[2 * at] > p->room[2 * at + 1] ? p->room[2 * at] : p->room[2 * at + 1];
 }
@@ -89,7 +89,7 @@ static bool pack(packing *p, const uint64_t *falling, uint32_t bins) {
     p->bins = bins;
     for (p->leaves = 1; p->leaves < bins;) p->leaves *= 2;
     for (uint32_t b = 0; b < p->leaves; b++) p->room[p->leaves + b] = b < bins ? p->how->cap : 0;
-    for (uint32_t at = p->leaves; --at > 0;)
+    for (size_t at = p->leaves; --at > 0;)
         p->room[at] = p->room[2 * at] > p->room[2 * at + 1] ? p->room[2 * at] : p->room[2 * at + 1];
     for (uint32_t b = 0; b < bins; b++) {
         p->cost[b] = 0;
@@ -174,9 +174,15 @@ static void split_in_order(packing *p, uint32_t least) {
 fcp_code split_items(const split_item *items, uint32_t count, const split_how *how, arena *scratch, uint32_t *out_of,
                      uint32_t *out_bins) {
     const size_t n = (size_t)count + 1;
-    packing p = {.items = items, .how = how, .count = count, .of = out_of, .cost = ARENA_NEW(scratch, uint64_t, n),
-                 .room = ARENA_NEW(scratch, uint64_t, 4 * n), .heap = ARENA_NEW(scratch, heap_entry, n),
-                 .start = ARENA_NEW(scratch, uint32_t, n + 1), .order = ARENA_NEW(scratch, uint32_t, n)};
+    packing p = {.items = items,
+                 .how = how,
+                 .count = count,
+                 .of = out_of,
+                 .cost = ARENA_NEW(scratch, uint64_t, n),
+                 .room = ARENA_NEW(scratch, uint64_t, 4 * n),
+                 .heap = ARENA_NEW(scratch, heap_entry, n),
+                 .start = ARENA_NEW(scratch, uint32_t, n + 1),
+                 .order = ARENA_NEW(scratch, uint32_t, n)};
     uint64_t *keys = ARENA_NEW(scratch, uint64_t, n), *room = ARENA_NEW(scratch, uint64_t, n), sum = 0;
     if (!p.cost || !p.room || !p.heap || !p.start || !p.order || !keys || !room) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < count; i++) {

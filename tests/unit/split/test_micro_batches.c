@@ -135,8 +135,9 @@ Test(micro_batches, each_can_be_planned) {
 
 /* With a strategy that has no cap of its own a rank holds 65536 tokens. */
 Test(micro_batches, any_strategy) {
-    fcpc_program *program = program_named("t.fcp", "cluster { gpus = 2 }\nbatch { lengths = [70000, 60000, 1000 x 90] }\n"
-                                                   "plan { mask = causal; block = 1K; strategy = fcp }\n");
+    fcpc_program *program =
+        program_named("t.fcp", "cluster { gpus = 2 }\nbatch { lengths = [70000, 60000, 1000 x 90] }\n"
+                               "plan { mask = causal; block = 1K; strategy = fcp }\n");
     uint32_t of[92], made;
     cr_assert_eq(fcpc_split_batch(program, NULL, NULL, NULL, NULL, of, NULL, &made), FCP_OK);
     cr_assert_eq(made, 2);
