@@ -247,7 +247,7 @@ class Program(ReadOnly):
         """The same program with other settings."""
         made = Program.__new__(Program)
         made._make(self.source, self.name, (*self._defines, *defines), self.fields, self.here, self._values, self.share,
-                   self.node)
+                   self.node, self.profile)
         return made
 
     def differs_in_masks_alone(self, other: Program) -> bool:
