@@ -34,3 +34,11 @@ row groups_noise -D 'batch.lengths=[4K, 3K, 2K, 500 x 12]' -D plan.block=256 -D 
 plans "the same homes with the figures of GPUs that are 1 to 7 times as fast" '[.[].homes] | unique | length == 1' \
     '' '-D cluster.gpu=a100' '-D cluster.gpu=h100' '-D cluster.gpu=b200'
 # normal noise of 20 % on each coefficient: tests/unit/place/test_groups.c
+small='-D batch.lengths=[4K,3K,2K,500,500,500,500,500] -D plan.block=256 -D plan.strategy.tokens=2K -D inter=0.2GB/s'
+plans "a profile of the user's own steers it: another one, other homes" '[.[].homes] | unique | length == 2' \
+    "$small" "$small --profile cpu"
+
+row groups_linear -D 'batch.lengths=[4K, 3K, 2K, 500 x 12]' -D plan.block=64 -D plan.strategy.tokens=2K
+plans "with linear layers ranks are divided in another way than without" '[.[].homes] | unique | length == 2' \
+    '' '-D model.linear=0.001ns'
+# the best of all divisions, by enumeration: tests/unit/place/test_groups.c; micro-batches: tests/unit/split
