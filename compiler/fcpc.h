@@ -181,8 +181,8 @@ fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, c
 fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
                    fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
 
-/* The phases of a program whose strategy computes some heads at a time (upipe): which heads, in which order. A model that
- * projects, attends and projects back one phase after the other never holds Q, K, V or O of all heads. It plans and runs
+/* The phases of a program whose strategy computes some heads at a time (upipe): which heads, in which order. A model
+ * that projects, attends and projects back one phase after the other never holds Q, K, V or O of all heads. It plans
  * the program of *one* phase, which is the same text with these settings, and runs it once for each phase:
  *
  *     "model.heads=H" "model.kv_heads=K" "plan.strategy.heads=H"      H is phases.heads, K is phases.kv_heads
@@ -202,9 +202,10 @@ typedef struct fcpc_phases {
 } fcpc_phases;
 /* out_heads: the query heads, phase by phase: room for as many as the program has. Within a phase they are sorted, so
  * head i of the program of one phase is out_heads[phase * heads + i]. out_kv_heads: likewise the KV heads of each
- * `sharing` phases, as many as the program has. Each may be NULL. Example: 16 heads, 4 KV heads, 4 at a time: 0 4 8 12, 1 5 9 13, ..., and
- * 0 1 2 3. Errors: FCP_E_ARGUMENT: the program's strategy has no phases; FCP_E_UNSUPPORTED: a mask or score names the
- * head (h), or sinks differ from head to head, so no one program is right for all phases. */
+ * `sharing` phases, as many as the program has. Each may be NULL. Example: 16 heads, 4 KV heads, 4 at a time:
+ * 0 4 8 12, 1 5 9 13, ..., and 0 1 2 3. Errors: FCP_E_ARGUMENT: the program's strategy has no phases;
+ * FCP_E_UNSUPPORTED: a mask or score names the head (h), or sinks differ from head to head, so no one program is right
+ * for all phases. */
 fcp_code fcpc_program_phases(const fcpc_program *program, fcpc_phases *out_phases, uint32_t *out_heads,
                              uint32_t *out_kv_heads, fcp_error *err);
 

@@ -7,8 +7,8 @@
  *
  * Free order (LPT, longest processing time first: Graham, 1969). For a number of bins, items go by falling cost into
  * the cheapest bin that has room. If some item finds none, or if a bin is not accepted, one more bin is tried. The
- * first number is the least that the cap allows. Without a cap that hinders, LPT's costliest bin has at most 4/3 of the least
- * cost there is.
+ * first number is the least that the cap allows. Without a cap that hinders, LPT's costliest bin has at most 4/3 of the
+ * least cost there is.
  *
  * Keeping the order. Bins are filled one after the other up to a limit of cost. The least limit with which there are no
  * more bins than without one is found by bisection; without accepts(), no split into as many neighbouring parts has a

@@ -384,9 +384,9 @@ static size_t find_place(cutter *c, uint32_t s, uint32_t holds, uint64_t start, 
 }
 
 /* Decides with which other pieces the last piece, which is shorter than a block, may share a block: those with the same
- * home, the same half and the same `place`. If one rank computes and reads all of the piece, its place is that rank. Otherwise it is a
- * number that stands for the set of ranks which compute or read it. Pieces of one sequence never share a block; first:
- * the first piece of this sequence. */
+ * home, the same half and the same `place`. If one rank computes and reads all of the piece, its place is that rank.
+ * Otherwise it is a number that stands for the set of ranks which compute or read it, and for the half. Pieces of one
+ * sequence never share a block; first: the first piece of this sequence. */
 static fcp_code choose_place(cutter *c, size_t first) {
     problem_part *made = &c->parts[c->count - 1];
     size_t words = find_place(c, made->sequence, made->holds, made->start, made->start + made->length);

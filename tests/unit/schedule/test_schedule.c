@@ -709,9 +709,9 @@ Test(schedule, blocks_that_go_anywhere) {
 
 /* --- halves ------------------------------------------------------------------------------------------------------- */
 
-/* A tile is of the half of its rows; of drawn halves, in which blocks may have rows of both, of its first. What the first half needs belongs to the first half; of cad's halves it is also of
- * rows of the first half (`closed`). On each fabric all its units are in earlier rounds than those of the second half.
- */
+/* A tile is of the half of its rows; of drawn halves, in which blocks may have rows of both, of its first. What the
+ * first half needs belongs to the first half; of cad's halves it is also of rows of the first half (`closed`). On each
+ * fabric all its units are in earlier rounds than those of the second half. */
 static void check_halves(planned *x, bool closed, uint32_t *both) {
     const problem *p = &x->p;
     uint8_t *tile = malloc(p->tile_count + (size_t)1);
