@@ -214,26 +214,10 @@ static bool eval_sigma(sema *s, const expr *e, uint64_t *out) {
 static bool eval_lognormal(sema *s, const expr *e, lengths *out) {
     enum { MEDIAN, SIGMA, COUNT, TOKENS, MIN, MAX, SEED, NAMES };
     static const char *const names[NAMES] = {"median", "sigma", "count", "tokens", "min", "max", "seed"};
-    const arg *given[NAMES] = {0};
-    bool good = true;
-    for (const arg *a = e->args; a; a = a->next) {
-        int i = 0;
-        while (a->name && i < NAMES && strcmp(names[i], a->name)) i++;
-        if (!a->name || i == NAMES) {
-            diag_error(s->d, FCP_E_ARGUMENT, a->name ? a->name_at : a->value->at,
-                       a->name ? "lognormal has no parameter '%s'" : "lognormal takes named arguments%s",
-                       a->name ? a->name : "");
-            const char *nearest = a->name ? diag_nearest(a->name, strlen(a->name), names, NAMES) : NULL;
-            if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-            else diag_hint(s->d, "lognormal(median = 2K, sigma = 1.06, tokens = 256K, min = 1, max = 128K, seed = 1)");
-            good = false;
-        } else if (given[i]) {
-            diag_error(s->d, FCP_E_DUPLICATE, a->name_at, "'%s' is given twice", a->name);
-            diag_also(s->d, given[i]->name_at, "first given here");
-            good = false;
-        } else given[i] = a;
-    }
-    if (!good) return false;
+    const arg *given[NAMES];
+    if (!sema_arguments(s, e, names, NAMES,
+                        "lognormal(median = 2K, sigma = 1.06, tokens = 256K, min = 1, max = 128K, seed = 1)", given))
+        return false;
     if (!given[MEDIAN] || !given[SIGMA]) {
         diag_error(s->d, FCP_E_ARGUMENT, e->at, "lognormal needs its %s", given[MEDIAN] ? "sigma" : "median");
         return false;
@@ -245,7 +229,7 @@ static bool eval_lognormal(sema *s, const expr *e, lengths *out) {
     }
     lognormal l = {.min = 1, .max = LENGTHS_SUM_MAX};
     uint64_t count = 0, tokens = 0, seed = 1;
-    good = bounded(s, given[MEDIAN]->value, "median", 1, LENGTHS_SUM_MAX, &l.median);
+    bool good = bounded(s, given[MEDIAN]->value, "median", 1, LENGTHS_SUM_MAX, &l.median);
     good &= eval_sigma(s, given[SIGMA]->value, &l.sigma);
     if (given[COUNT]) good &= bounded(s, given[COUNT]->value, "count", 1, LENGTHS_MAX, &count);
     if (given[TOKENS]) good &= bounded(s, given[TOKENS]->value, "tokens", 1, LENGTHS_SUM_MAX, &tokens);

@@ -46,29 +46,11 @@ static bool dense_time(sema *s, const expr *e, uint64_t *out) {
     enum { HIDDEN, FFN, GATED, EFFICIENCY, NAMES };
     static const char *const names[NAMES] = {"hidden", "ffn", "gated", "efficiency"};
     const struct fcpc_program *p = s->out;
-    const arg *given[NAMES] = {0};
+    const arg *given[NAMES];
     uint64_t hidden = 0, ffn = 0, efficiency = MILLION / 2;
     bool good = true, gated = true;
-    for (const arg *a = e->args; a; a = a->next) {
-        int i = 0;
-        while (a->name && i < NAMES && strcmp(names[i], a->name)) i++;
-        if (a->name && i < NAMES && !given[i]) {
-            given[i] = a;
-            continue;
-        }
-        good = false;
-        if (a->name && i < NAMES) {
-            diag_error(s->d, FCP_E_DUPLICATE, a->name_at, "'%s' is given twice", a->name);
-            diag_also(s->d, given[i]->name_at, "first given here");
-            continue;
-        }
-        diag_error(s->d, FCP_E_ARGUMENT, a->name ? a->name_at : a->value->at,
-                   a->name ? "dense has no parameter '%s'" : "dense takes named arguments%s", a->name ? a->name : "");
-        const char *nearest = a->name ? diag_nearest(a->name, strlen(a->name), names, NAMES) : NULL;
-        if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-        else diag_hint(s->d, "dense(hidden = 4096, ffn = 14336, gated = true, efficiency = 0.5)");
-    }
-    if (!good) return false;
+    if (!sema_arguments(s, e, names, NAMES, "dense(hidden = 4096, ffn = 14336, gated = true, efficiency = 0.5)", given))
+        return false;
     if (!given[HIDDEN] || !given[FFN]) {
         diag_error(s->d, FCP_E_ARGUMENT, e->at, "dense needs its %s", given[HIDDEN] ? "ffn" : "hidden");
         diag_hint(s->d, "for instance %s", example);

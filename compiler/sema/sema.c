@@ -1,6 +1,8 @@
 /* sema.c: the state of a parse: freeing it, running out of memory, being stopped, new nodes. */
 #include "compiler/sema/sema.h"
 
+#include <string.h>
+
 #include <stdlib.h>
 
 #include "runtime/base/stop.h"
@@ -33,4 +35,30 @@ expr *sema_new_expr(sema *s, expr_kind kind, span at) {
     e->at = at;
     e->depth = 1;
     return e;
+}
+
+bool sema_arguments(sema *s, const expr *call, const char *const *names, int count, const char *example,
+                    const arg **given) {
+    bool good = true;
+    for (int i = 0; i < count; i++) given[i] = NULL;
+    for (const arg *a = call->args; a; a = a->next) {
+        int i = 0;
+        while (a->name && i < count && strcmp(names[i], a->name)) i++;
+        if (a->name && i < count && !given[i]) {
+            given[i] = a;
+            continue;
+        }
+        good = false;
+        if (a->name && i < count) {
+            diag_error(s->d, FCP_E_DUPLICATE, a->name_at, "'%s' is given twice", a->name);
+            diag_also(s->d, given[i]->name_at, "first given here");
+            continue;
+        }
+        if (a->name) diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "%s has no parameter '%s'", call->name, a->name);
+        else diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "%s takes named arguments", call->name);
+        const char *nearest = a->name ? diag_nearest(a->name, strlen(a->name), names, (size_t)count) : NULL;
+        if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+        else diag_hint(s->d, "%s", example);
+    }
+    return good;
 }

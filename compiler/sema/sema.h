@@ -51,6 +51,10 @@ void sema_free(sema *s); /* frees what is malloc'd in it */
 bool sema_no_memory(sema *s);
 /* Has the caller asked for the end? Then it is reported. To be asked where something may take more than a second. */
 bool sema_stopped(sema *s);
+/* Finds the arguments of a call whose parameters are all named: given[i] becomes that of names[i], or NULL. False: a name
+ * is unknown, missing or given twice, which is reported. `example` is such a call, for a hint. */
+bool sema_arguments(sema *s, const expr *call, const char *const *names, int count, const char *example,
+                    const arg **given);
 /* A new node of the tree, of depth 1; NULL: out of memory, which was reported. */
 expr *sema_new_expr(sema *s, expr_kind kind, span at);
 #endif
