@@ -131,7 +131,8 @@ static size_t lay(const fcp_homes *h, const fcp_slots *s, char *memory, fcp_aren
     size_t home = h->tokens[FCP_QUERIES], rows[FCP_CLASSES]; /* at home, and with the slots of a class */
     bool forward = a->pass == FCP_FORWARD;
     for (int cls = 0; cls < FCP_CLASSES; cls++) rows[cls] = home + s->count[cls] * p->max_q_block;
-    /* K and V come first, so that they lie at the same place in both passes, and one can use what the other received */
+    /* K and V come first, so that they lie at the same place in both passes, and one can use what the other received. So
+     * the arena begins with k, from which work lists count (runtime/worklists). */
     a->k = part(memory, &at, k, e);
     a->v = apart ? part(memory, &at, v, e) : a->k;
     a->kv = part(memory, &at, s->count[FCP_KV] * kv_block, e);

@@ -42,7 +42,7 @@ fk_u64 fcp_launch_sinks_of(const fcp_plan *plan, fk_u64 sinks, uint32_t range) {
 void fcp_launch_parameters(const fcp_arena *a, uint32_t range, fk_launch *out) {
     const fcp_problem *p = a->plan->problem;
     bool backward = a->pass == FCP_BACKWARD;
-    *out = (fk_launch){.arena = (uintptr_t)a->q,
+    *out = (fk_launch){.arena = (uintptr_t)a->k,
                        .q = (uintptr_t)a->q,
                        .o = (uintptr_t)a->o,
                        .lse = (uintptr_t)a->lse,

@@ -72,7 +72,7 @@ uint32_t fcp_worklists_cells(const fcp_worklists *w, const fk_row_item *item) {
 }
 
 fk_u64 fcp_worklists_offset(const fcp_arena *a, const void *place) {
-    return (fk_u64)((const char *)place - (const char *)a->q);
+    return (fk_u64)((const char *)place - (const char *)a->k);
 }
 
 bool fcp_worklists_key_rows(const fcp_arena *a, uint32_t slot, uint64_t at, struct fcp_worklists_place *out) {

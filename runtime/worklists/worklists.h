@@ -21,7 +21,7 @@
  * By head. If the heads of a plan are of several classes (runtime/plan/FORMAT.md), each item is of one head, and meets
  * what this head sees. Items of all heads are one list, longest first.
  *
- * Offsets are bytes from the beginning of the arena (fcp_arena.q).
+ * Offsets are bytes from the beginning of the arena (fcp_arena.k).
  */
 #ifndef FCP_WORKLISTS_WORKLISTS_H
 #define FCP_WORKLISTS_WORKLISTS_H
