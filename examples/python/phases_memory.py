@@ -91,7 +91,8 @@ def paper(kv_heads, backward):
 
 def main():
     print(f"{HEADS} heads on {RANKS} ranks, {TOGETHER} at a time; the unit is x of a rank")
-    print(f"{'':24}" + "".join(f"{way:>20}" for way in WAYS) + f"{'falls':>8}{'paper: ulysses':>16}{'upipe':>8}{'falls':>8}")
+    print(f"{'':24}" + "".join(f"{way:>20}" for way in WAYS)
+          + f"{'falls':>8}{'paper: ulysses':>16}{'upipe':>8}{'falls':>8}")
     for kv_heads in 64, 8:
         for backward in False, True:
             got, said = [measure(way, kv_heads, backward) for way in WAYS], paper(kv_heads, backward)

@@ -23,8 +23,9 @@ static const pair pairs[] = {{"host", "threads", false, false, NULL}, {"host", "
                              {"cuda", "nccl", true, true, NULL}};
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
-/* Plans: of one model, and of others. PHASE is a phase of upipe: K and V stay where they are. WINDOW has partial results that are rounded on their way. FAR has logits
- * beside which float32 has no room for the logarithm of a sum, and partial results. */
+/* Plans: of one model, and of others. PHASE is a phase of upipe: K and V stay where they are. WINDOW has partial results
+ * that are rounded on their way. FAR has logits beside which float32 has no room for the logarithm of a sum, and partial
+ * results. */
 typedef enum which { CAUSAL, WINDOW, FAR, OTHER, PHASE, PLANS } which;
 typedef struct given {
     const pair *pair;
