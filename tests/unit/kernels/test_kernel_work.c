@@ -31,7 +31,7 @@ static void same_bytes(const fcp_arena *a, uint32_t place, uint32_t row, uint32_
     fcp_launch_tensors(a, all);
     cr_assert(place == FK_AT_HOME || place == FK_MOVED);
     const fcp_launch_tensor *ks = &all[place == FK_AT_HOME ? 2 : 4], *vs = &all[place == FK_AT_HOME ? 3 : 5];
-    uint64_t arena = (uintptr_t)a->q;
+    uint64_t arena = (uintptr_t)a->k;
     cr_assert_eq(ks->address + slot * ks->strides[2] + row * ks->strides[1], arena + k);
     cr_assert_eq(vs->address + slot * vs->strides[2] + row * vs->strides[1], arena + v);
     cr_assert(row + count <= ks->rows && row + count <= vs->rows && slot < ks->slots && slot < vs->slots);
@@ -103,7 +103,7 @@ static uint64_t pairs_of_keys(const fcp_worklists *w, const fcp_arena *a, fcp_ke
 /* Items whose sums begin with them are alone, and nobody has added to the sums before. added: per home slot, whether an
  * instruction before has added to it. Returns how many home items begin. */
 static uint32_t check_begins(const fcp_worklists *w, const fcp_arena *a, const bool *added) {
-    const uint64_t arena = (uintptr_t)a->q, row = (uint64_t)a->kv_heads * a->plan->problem->head_dim * sizeof(float);
+    const uint64_t arena = (uintptr_t)a->k, row = (uint64_t)a->kv_heads * a->plan->problem->head_dim * sizeof(float);
     uint32_t count = 0;
     for (uint32_t i = 0; i < w->key_count; i++) {
         const fk_key_item *item = &w->keys[i];
