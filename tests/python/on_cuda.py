@@ -240,7 +240,7 @@ def by_torch():
     begin_device()
     inputs = [torch.from_numpy(x) for x in draw(plan)]
     ours._is_on = lambda x, cuda: x.is_cpu
-    ours._run_on_cuda = lambda attention, which, array: ours.C["fcp_session_run_on"](
+    ours._run_on_cuda = lambda attention, which, array, kept: ours.C["fcp_session_run_on"](
         attention._session, which, array, 1, ctypes.byref(attention._error))
     pool = TorchPool()
     for name in ("caching_allocator_alloc", "caching_allocator_delete", "current_stream"):

@@ -17,7 +17,7 @@ typedef struct scene {
     occupancy l;
     hop hops[HOPS];
     fcp_block blocks[HOPS];
-    uint8_t units[LINES * STAGES];
+    uint16_t units[LINES * STAGES];
     uint32_t size[LINES / FCP_FABRICS * STAGES];
     uint32_t first[HOPS], last[HOPS], start[HOPS], stage[HOPS], ready[HOPS];
     returns back;
