@@ -21,7 +21,7 @@ static fcp_code predict(const candidate_how *how, const fcp_plan *plan, const si
                         candidate *out, sim_result *out_result, fcp_error *err) {
     sim_options options = how->options;
     options.seed = 1;
-    fcp_code code = front_linear(plan, options.linear, &out->linear_memory);
+    fcp_code code = front_linear(plan, options.linear);
     if (code) return fcp_fail(err, code, "%s", fcp_code_text(code));
     code = simulate(plan, profile, &options, memory, out_result, err);
     if (code) return code;

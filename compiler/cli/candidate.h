@@ -20,7 +20,6 @@ typedef struct candidate {
     fcp_error error; /* why it could not be planned or predicted; code 0: it could */
     fcpc_diagnostics *diagnostics; /* of a candidate that could not be planned; the caller frees it */
     fcp_summary summary;
-    uint64_t linear_memory; /* bytes that the model keeps of a token; 0: the program does not say */
     candidate_pass pass[FCP_PASSES];
 } candidate;
 

@@ -152,17 +152,15 @@ fcp_code front_parse(const front_input *in, fcpc_diagnostics *d, fcpc_program **
     return code;
 }
 
-fcp_code front_linear(const fcp_plan *plan, uint64_t out[FCP_PASSES], uint64_t *out_memory) {
+fcp_code front_linear(const fcp_plan *plan, uint64_t out[FCP_PASSES]) {
     const char *word = words_keys[KEY_LINEAR].name;
     const front_input in = {"<plan>", plan->source, plan->source_count, NULL, plan, 0};
     fcpc_program *p = NULL;
     memset(out, 0, FCP_PASSES * sizeof *out);
-    *out_memory = 0;
     if (!memmem(plan->source, plan->source_count, word, strlen(word))) return FCP_OK; /* so most plans cost nothing */
     const fcp_code code = front_parse(&in, NULL, &p, NULL, NULL);
     if (code) return code;
     memcpy(out, p->linear, sizeof p->linear);
-    *out_memory = p->linear_memory;
     fcpc_program_free(p);
     return FCP_OK;
 }

@@ -20,7 +20,7 @@ typedef struct front_input {
 fcp_code front_parse(const front_input *in, fcpc_diagnostics *d, fcpc_program **out_program, front_use *use,
                      void *context);
 
-/* What the text of a plan says of the rest of a layer: program.linear, and program.linear_memory; zeros, if it says
- * nothing. A plan's tables do not have it, because attention runs without it. */
-fcp_code front_linear(const fcp_plan *plan, uint64_t out[FCP_PASSES], uint64_t *out_memory);
+/* What the text of a plan says that linear layers take, program.linear; zeros, if it says nothing. A plan's tables do not
+ * have it, because attention runs without it. */
+fcp_code front_linear(const fcp_plan *plan, uint64_t out[FCP_PASSES]);
 #endif

@@ -16,8 +16,7 @@ fcp_code fcpc_simulate_json(const fcp_plan *plan, const char *profile, char **ou
     if (code) return code;
     code = profile ? sim_profile_open(profile, false, &how, err) : sim_profile_of(plan->cluster, &how, err);
     sim_options options = {.seed = 1};
-    uint64_t kept;
-    if (!code && (code = front_linear(plan, options.linear, &kept))) fcp_fail(err, code, "%s", fcp_code_text(code));
+    if (!code && (code = front_linear(plan, options.linear))) fcp_fail(err, code, "%s", fcp_code_text(code));
     if (!code) code = simulate(plan, &how, &options, &memory, &result, err);
     json j = {0};
     json_object(&j, NULL);

@@ -48,7 +48,7 @@ static bool dense_time(sema *s, const expr *e, uint64_t *out) {
     const struct fcpc_program *p = s->out;
     const arg *given[NAMES];
     uint64_t hidden = 0, ffn = 0, efficiency = MILLION / 2;
-    bool good = true, gated = true;
+    bool gated = true;
     if (!sema_arguments(s, e, names, NAMES, "dense(hidden = 4096, ffn = 14336, gated = true, efficiency = 0.5)", given))
         return false;
     if (!given[HIDDEN] || !given[FFN]) {
@@ -56,7 +56,7 @@ static bool dense_time(sema *s, const expr *e, uint64_t *out) {
         diag_hint(s->d, "for instance %s", example);
         return false;
     }
-    good = whole(s, given[HIDDEN], "hidden", &hidden);
+    bool good = whole(s, given[HIDDEN], "hidden", &hidden);
     good &= whole(s, given[FFN], "ffn", &ffn);
     if (given[GATED] && given[GATED]->value->kind != EXPR_BOOL) {
         diag_error(s->d, FCP_E_TYPE, given[GATED]->value->at, "gated must be true or false");
