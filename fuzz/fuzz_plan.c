@@ -104,7 +104,7 @@ static void try_load(const uint8_t *data, size_t size) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     try_load(data, size);
-    if (size < FCP_HEADER_SIZE) return 0;
+    if (size < FCP_HEADER_LEAST) return 0;
     uint8_t *copy = malloc(size);
     if (!copy) return 0;
     for (int layout = 0; layout < 2; layout++) {
@@ -121,7 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed) {
     uint64_t state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
     file_entry e[FCP_SECTION_COUNT];
-    if (size >= FCP_HEADER_SIZE && fuzz_next(&state) % 8) {
+    if (size >= FCP_HEADER_MOST && fuzz_next(&state) % 8) {
         memcpy(e, data + sizeof(file_header), sizeof e);
         for (int tries = 0; tries < 20; tries++) {
             const file_entry *one = &e[fuzz_next(&state) % FCP_SECTION_COUNT];

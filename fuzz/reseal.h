@@ -11,14 +11,15 @@
 static inline void plan_reseal(uint8_t *bytes, size_t size, bool layout) {
     file_header h;
     file_entry e[FCP_SECTION_COUNT];
-    if (size < FCP_HEADER_SIZE) return;
+    if (size < FCP_HEADER_LEAST) return;
     memcpy(&h, bytes, sizeof h);
-    memcpy(e, bytes + sizeof h, sizeof e);
-    const uint32_t sections = FCP_SECTION_COUNT - !(h.required & FCP_FEATURE_HEADS);
+    const uint32_t sections = fcp_feature_sections(h.required);
+    if (size < fcp_header_size(sections)) return;
+    memcpy(e, bytes + sizeof h, sections * sizeof *e);
     if (layout) {
-        uint64_t at = FCP_HEADER_SIZE;
-        const size_t used = sizeof h + sections * sizeof *e;
-        memset(bytes + used, 0, FCP_HEADER_SIZE - used);
+        uint64_t at = fcp_header_size(sections);
+        const size_t used = fcp_header_used(sections);
+        memset(bytes + used, 0, at - used);
         for (uint32_t i = 0; i < sections; i++) {
             uint64_t room = (size - at) / FCP_FILE_ALIGN * FCP_FILE_ALIGN;
             bool last = i + 1 == sections;
@@ -33,10 +34,10 @@ static inline void plan_reseal(uint8_t *bytes, size_t size, bool layout) {
             at = next;
         }
         memcpy(h.magic, FCP_MAGIC, sizeof h.magic);
-        h.header_size = FCP_HEADER_SIZE;
+        h.header_size = fcp_header_size(sections);
         h.writer_version = h.reader_version = FCP_PLAN_VERSION;
         h.sections = sections;
-        h.required &= FCP_FEATURE_HEADS;
+        h.required &= FCP_KNOWN_FEATURES;
         h.optional = h.reserved = 0;
         h.total_size = size;
     }

@@ -93,6 +93,10 @@ typedef enum fcp_pass { FCP_FORWARD, FCP_BACKWARD, FCP_PASSES } fcp_pass;
  *   zigzag       every sequence, cut into 2 * ranks chunks: rank r has chunk r from the front and chunk r from the back
  * The last two may be made within groups of neighbouring ranks, each of which holds whole sequences. */
 typedef enum fcp_layout { FCP_LAYOUT_PLANNED, FCP_LAYOUT_CONTIGUOUS, FCP_LAYOUT_ZIGZAG, FCP_LAYOUTS } fcp_layout;
+/* Layers that mix tokens other than by attention, over the placement that attention has chosen; and the decay of a scan:
+ * one number for each head, one for each row of its state, or a matrix of rows x rows. */
+typedef enum fcp_layer_kind { FCP_HALO, FCP_SCAN, FCP_LAYER_KINDS } fcp_layer_kind;
+typedef enum fcp_decay { FCP_DECAY_SCALAR, FCP_DECAY_VECTOR, FCP_DECAY_MATRIX, FCP_DECAYS } fcp_decay;
 size_t fcp_dtype_size(fcp_dtype t);      /* bytes of a number: 4, 2, 2 */
 const char *fcp_dtype_name(fcp_dtype t); /* "fp32", "fp16", "bf16" */
 
@@ -259,6 +263,34 @@ void fcp_plan_rows(const fcp_plan *plan, uint32_t rank, bool keys, int64_t shift
 /* The positions of the rank's queries, or keys, in their documents, in the same order. Where sequences are the
  * documents, queries begin at fcp_plan_query_position. */
 void fcp_plan_positions(const fcp_plan *plan, uint32_t rank, bool keys, int64_t *out_positions);
+
+/* A stretch: neighbouring tokens of one document that lie one behind the other in a rank's tensors. */
+typedef struct fcp_stretch {
+    uint64_t document; /* its number, as fcp_plan_documents counts; in an extract, which has only some, its own number */
+    uint64_t start;    /* the row of its first token in the packed batch */
+    uint64_t first;    /* and in the rank's tensors */
+    uint64_t length;   /* tokens, at least 1 */
+    uint32_t begins, ends; /* 1: its first token is the document's first; its last token is the document's last */
+} fcp_stretch;
+/* The stretches of a rank, in the order of its tensors: returns how many there are, and writes them to `out` unless that
+ * is NULL. Together they are all tokens of the rank. They never change the order of the rank's tokens, so their lengths,
+ * added up, are the cu_seqlens of a kernel that takes packed sequences. A split plan, whose sequences have other numbers
+ * of queries than of keys, has none. */
+uint32_t fcp_plan_stretches(const fcp_plan *plan, uint32_t rank, fcp_stretch *out);
+
+/* A kind of layers beside attention, as the program's `layers` has it. */
+typedef struct fcp_layer_shape {
+    fcp_layer_kind kind;
+    uint32_t times;                /* how many layers of the model are so */
+    uint32_t before, after;        /* halo: rows before and behind a token that it reads */
+    uint32_t channels;             /* halo: numbers of a row, as the program says; a run may have others */
+    uint32_t heads, rows, columns; /* scan: the state of each head is rows x columns float32 */
+    fcp_decay decay;               /* scan */
+    bool reverse;                  /* scan: states run from the end of each document to its beginning */
+} fcp_layer_shape;
+/* Returns how many kinds of such layers there are, and writes kind `number`, counted from 0, to *out_shape; nothing if
+ * there is none of that number, or if out_shape is NULL. */
+uint32_t fcp_plan_recurrent(const fcp_plan *plan, uint32_t number, fcp_layer_shape *out_shape);
 
 /* In a packed batch sequences follow each other. Returns the row of a sequence's first query, and in *out_length how
  * many queries it has. For a sequence that does not exist: the number of all queries, and 0. out_length may be NULL. */
@@ -650,6 +682,59 @@ fcp_fuse fcp_session_fused(const fcp_session *session, fcp_pass pass);
  * or that there is no cache of kernels. If several things do, it names the first; if none does, it is "". The text
  * lives as long as the session. */
 const char *fcp_session_warning(const fcp_session *session);
+
+/* --- layers that recur ------------------------------------------------------------------------------------------- */
+
+/* These calls do what layers beside attention need of other ranks, over the same placement. `layer` is the number of the
+ * kind (fcp_plan_recurrent). All ranks of this process do their part, and where ranks are processes all of them make the
+ * same call. Arrays have one entry for each rank of this process (fcp_session_ranks). S is how many stretches the rank
+ * has (fcp_plan_stretches), T how many tokens. With "host" memory is the host's; with "cuda" it is of a device that the
+ * session uses, or the host's. `stream` as in fcp_session_run_on; NULL: what was asked has been done when the call returns.
+ * Of plans with several masks the first has the layers; the session must have it as its first plan, and it need not be
+ * selected.
+ *
+ * Two calls with the same inputs give the same bits, for any number of workers. Errors: FCP_E_ARGUMENT: there is no such
+ * layer, or it is of the other kind; FCP_E_PASS: the plan has no backward pass; FCP_E_TENSOR: a tensor is missing, or in
+ * memory that the session does not reach; FCP_E_RUN as for runs. */
+
+/* The halo: the rows of the `before` tokens before each stretch and of the `after` tokens behind it.
+ *     x      [T, row]                       row_bytes for each token, of any type
+ *     halo   [S, before + after, row]       rows that lie beyond the document become zeros
+ * row_bytes is at least 1, and the same at all ranks. */
+typedef struct fcp_halo_rank {
+    const void *x;
+    void *halo;
+} fcp_halo_rank;
+fcp_code fcp_session_halo(fcp_session *session, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks, void *stream,
+                          fcp_error *err);
+/* Its gradient: adds the gradients of halo rows to those of the tokens that they are of.
+ *     d_halo [S, before + after, numbers]   of `dtype`; rows beyond the document are not read
+ *     dx     [T, numbers]                   of `dtype`; read and written: what comes is added in float32, in an order that
+ *                                           the plan fixes, and rounded after each addition */
+typedef struct fcp_halo_gradient_rank {
+    const void *d_halo;
+    void *dx;
+} fcp_halo_gradient_rank;
+fcp_code fcp_session_halo_gradient(fcp_session *session, uint32_t layer, fcp_dtype dtype, uint64_t numbers,
+                                   const fcp_halo_gradient_rank *ranks, void *stream, fcp_error *err);
+
+/* The scan: gives the state that enters each stretch. A stretch turns the state h that enters it into A h + b:
+ *     decay    [S, heads], [S, heads, rows] or [S, heads, rows, rows]   float32, by fcp_layer_shape.decay: A is a number,
+ *                                                                       a diagonal, or a matrix
+ *     state    [S, heads, rows, columns]                                float32: b
+ *     entering [S, heads, rows, columns]                                float32: the result; 0 where states begin
+ * The first stretch of each document gets 0, and each further one what left the stretch before it (with `reverse`, the
+ * stretch behind it).
+ *
+ * pass: FCP_FORWARD, or FCP_BACKWARD for the scan of its gradient, which runs the other way. Let G be the gradient of
+ * `entering`. The backward scan with the transposed decays and with b = G gives, for each stretch, the gradient D of the
+ * state that leaves it. Then the gradient of `state` is D, and that of A is D entering^T (its diagonal, or its trace). */
+typedef struct fcp_scan_rank {
+    const float *decay, *state;
+    float *entering;
+} fcp_scan_rank;
+fcp_code fcp_session_scan(fcp_session *session, uint32_t layer, fcp_pass pass, const fcp_scan_rank *ranks, void *stream,
+                          fcp_error *err);
 
 #ifdef __cplusplus
 }

@@ -63,10 +63,10 @@ static fcp_code check_header(const uint8_t *base, uint64_t size, file_header *h,
         return fcp_fail(err, FCP_E_PLAN_TRUNCATED, "the plan is %s: %llu bytes, and its header says %llu",
                         size < h->total_size ? "cut short" : "too long", (unsigned long long)size,
                         (unsigned long long)h->total_size);
-    if (h->header_size != FCP_HEADER_SIZE ||
-        h->sections != FCP_SECTION_COUNT - !(h->required & FCP_FEATURE_HEADS) || h->reserved ||
+    const uint32_t sections = fcp_feature_sections(h->required);
+    if (h->header_size != fcp_header_size(sections) || h->sections != sections || h->reserved ||
         h->writer_version == 0 || h->reader_version == 0 || h->reader_version > h->writer_version ||
-        size < FCP_HEADER_SIZE)
+        size < fcp_header_size(sections))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "the plan's header is not one of version %u", FCP_PLAN_VERSION);
     return FCP_OK;
 }
@@ -91,7 +91,7 @@ static fcp_code check_file(const uint8_t *base, uint64_t size, file_entry entrie
         return fcp_fail(err, FCP_E_PLAN_CHECKSUM, "the plan was altered: its section table's checksum does not match");
     uint64_t lengths[FCP_SECTION_COUNT], offsets[FCP_SECTION_COUNT], total;
     for (int i = 0; i < FCP_SECTION_COUNT; i++) lengths[i] = entries[i].length;
-    if (!fcp_file_offsets(lengths, offsets, &total) || total != size || fcp_file_sections(lengths) != sections)
+    if (!fcp_file_offsets(lengths, offsets, &total) || total != size || fcp_file_features(lengths) != header.required)
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "the lengths of the plan's sections do not make up its size");
     for (uint32_t i = 0; i < sections; i++) {
         const file_entry *e = &entries[i];
@@ -100,8 +100,7 @@ static fcp_code check_file(const uint8_t *base, uint64_t size, file_entry entrie
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "the plan's section %d (%s) is not as version %u has it", (int)i,
                             fcp_section_names[i], FCP_PLAN_VERSION);
     }
-    const uint64_t used = sizeof header + sections * sizeof *entries;
-    if ((code = check_zeros(base, used, FCP_HEADER_SIZE, err))) return code;
+    if ((code = check_zeros(base, fcp_header_used(sections), fcp_header_size(sections), err))) return code;
     for (uint32_t i = 0; i < sections; i++) {
         const file_entry *e = &entries[i];
         if (e->crc != fcp_crc32c(base + e->offset, e->length))

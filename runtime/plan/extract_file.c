@@ -12,6 +12,7 @@
 #include "runtime/plan/plan_arrays.h"
 #include "runtime/plan/plan_cluster.h"
 #include "runtime/plan/plan_summary.h"
+#include "runtime/plan/recurrent.h"
 
 const uint32_t fcp_extract_record_sizes[FCP_EXTRACT_TABLES] = {
 #define X(id, type, member) [FCP_SECTION_##id] = sizeof(type),

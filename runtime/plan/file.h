@@ -7,7 +7,8 @@
  * comes after the section table, and the file too ends at a multiple of 64. All gaps are zero. So every offset follows
  * from the lengths, every byte is under a checksum or must be zero, and tables are aligned where the file is mapped.
  *
- * The last section, HEAD_CLASSES, is there only if it is not empty; then the file requires FCP_FEATURE_HEADS.
+ * A file ends with the last section that it needs: BANDS; HEAD_CLASSES if there are classes of heads, and then it
+ * requires FCP_FEATURE_HEADS; or HALO_ROWS if there are layers that recur, and then it requires FCP_FEATURE_RECURRENT.
  *
  * Checksums are CRC-32C, with an initial value and a final exclusive-or of all ones.
  */
@@ -17,6 +18,7 @@
 #include "runtime/plan/plan_arrays.h"
 #include "runtime/plan/plan_cluster.h"
 #include "runtime/plan/plan_summary.h"
+#include "runtime/plan/recurrent.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "plans are used as they lie in the file: little-endian");
 _Static_assert(sizeof(fcp_problem) == 144 && sizeof(fcp_cluster) == 64 && sizeof(fcp_summary) == 8 * 34, "format");
@@ -32,8 +34,9 @@ _Static_assert(sizeof(fcp_array) == 104 && sizeof(fcp_slices) == 16, "format");
 
 #define FCP_MAGIC "\x89" "FCP\r\n\x1a\n"
 enum { FCP_FILE_ALIGN = 64 };
-/* Feature bits. HEADS: there are classes of heads. */
-enum { FCP_FEATURE_HEADS = 1, FCP_KNOWN_FEATURES = FCP_FEATURE_HEADS };
+/* Feature bits. HEADS: there are classes of heads. RECURRENT: there are layers that recur. */
+enum { FCP_FEATURE_HEADS = 1, FCP_FEATURE_RECURRENT = 2,
+       FCP_KNOWN_FEATURES = FCP_FEATURE_HEADS | FCP_FEATURE_RECURRENT };
 
 typedef struct file_header {
     uint8_t magic[8];
@@ -59,17 +62,31 @@ typedef struct file_entry {
 } file_entry;
 _Static_assert(sizeof(file_entry) == 32, "format");
 
-enum {
-    FCP_HEADER_USED = sizeof(file_header) + FCP_SECTION_COUNT * sizeof(file_entry),
-    FCP_HEADER_SIZE = (FCP_HEADER_USED + FCP_FILE_ALIGN - 1) / FCP_FILE_ALIGN * FCP_FILE_ALIGN
-};
-_Static_assert(FCP_HEADER_USED - sizeof(file_entry) > FCP_HEADER_SIZE - FCP_FILE_ALIGN,
-               "the header is as long without the last section");
-/* How many sections a file has, of these lengths. */
-static inline uint32_t fcp_file_sections(const uint64_t lengths[FCP_SECTION_COUNT]) {
-    return FCP_SECTION_COUNT - !lengths[FCP_SECTION_HEAD_CLASSES];
+/* The header of a file with so many sections. */
+static inline uint32_t fcp_header_used(uint32_t sections) {
+    return (uint32_t)(sizeof(file_header) + sections * sizeof(file_entry));
 }
-_Static_assert(FCP_SECTION_HEAD_CLASSES == FCP_SECTION_COUNT - 1, "it is the last");
+static inline uint32_t fcp_header_size(uint32_t sections) {
+    return (fcp_header_used(sections) + FCP_FILE_ALIGN - 1) / FCP_FILE_ALIGN * FCP_FILE_ALIGN;
+}
+/* The largest header, and the smallest. */
+enum {
+    FCP_HEADER_MOST = (sizeof(file_header) + FCP_SECTION_COUNT * sizeof(file_entry) + FCP_FILE_ALIGN - 1) /
+                      FCP_FILE_ALIGN * FCP_FILE_ALIGN,
+    FCP_HEADER_LEAST = (sizeof(file_header) + FCP_SECTION_HEAD_CLASSES * sizeof(file_entry) + FCP_FILE_ALIGN - 1) /
+                       FCP_FILE_ALIGN * FCP_FILE_ALIGN
+};
+/* How many sections a file with these features has. */
+static inline uint32_t fcp_feature_sections(uint64_t required) {
+    if (required & FCP_FEATURE_RECURRENT) return FCP_SECTION_COUNT;
+    return required & FCP_FEATURE_HEADS ? FCP_SECTION_HEAD_CLASSES + 1 : FCP_SECTION_HEAD_CLASSES;
+}
+/* The features of a file whose sections have these lengths. */
+static inline uint64_t fcp_file_features(const uint64_t lengths[FCP_SECTION_COUNT]) {
+    return (lengths[FCP_SECTION_HEAD_CLASSES] ? FCP_FEATURE_HEADS : 0) |
+           (lengths[FCP_SECTION_RECURRENT] ? FCP_FEATURE_RECURRENT : 0);
+}
+_Static_assert((int)FCP_SECTION_HEAD_CLASSES + 5 == (int)FCP_SECTION_COUNT, "the sections that may be missing are last");
 
 extern const uint32_t fcp_record_sizes[FCP_SECTION_COUNT];
 extern const char *const fcp_section_names[FCP_SECTION_COUNT];

@@ -45,7 +45,7 @@ uint32_t fcp_crc32c(const void *bytes, uint64_t size) {
 
 bool fcp_file_offsets(const uint64_t lengths[FCP_SECTION_COUNT], uint64_t out_offsets[FCP_SECTION_COUNT],
                       uint64_t *out_size) {
-    uint64_t at = FCP_HEADER_SIZE;
+    uint64_t at = fcp_header_size(fcp_feature_sections(fcp_file_features(lengths)));
     for (int i = 0; i < FCP_SECTION_COUNT; i++) {
         out_offsets[i] = at;
         if (lengths[i] > INT64_MAX - FCP_FILE_ALIGN - at) return false;

@@ -16,6 +16,10 @@ typedef struct fcp_transfer fcp_transfer;
 typedef struct fcp_array fcp_array;
 typedef struct fcp_slices fcp_slices;
 typedef struct fcp_extract fcp_extract;
+typedef struct fcp_recurrent fcp_recurrent; /* these four: recurrent.h */
+typedef struct fcp_step_stream fcp_step_stream;
+typedef struct fcp_step fcp_step;
+typedef struct fcp_halo_rows fcp_halo_rows;
 
 /* Sections in file order: name, record type, member of fcp_plan. */
 #define FCP_SECTIONS(X)                                                                                                \
@@ -48,7 +52,11 @@ typedef struct fcp_extract fcp_extract;
     X(SLICES, fcp_slices, slices)                                                                                      \
     X(BAND_ROWS, mc_band_rows, band_rows)                                                                              \
     X(BANDS, mc_band, bands)                                                                                           \
-    X(HEAD_CLASSES, uint32_t, head_classes) /* per query head of the model; a file has it if the mask names h */
+    X(HEAD_CLASSES, uint32_t, head_classes) /* per query head of the model; a file has it if the mask names h */       \
+    X(RECURRENT, fcp_recurrent, recurrent)  /* this and those below: empty without layers that recur */                \
+    X(STEP_STREAMS, fcp_step_stream, step_streams)                                                                     \
+    X(STEPS, fcp_step, steps)                                                                                          \
+    X(HALO_ROWS, fcp_halo_rows, halo_rows)
 
 enum fcp_section_id {
 #define X(id, type, member) FCP_SECTION_##id,

@@ -24,7 +24,7 @@ typedef struct image {
     struct {
         file_header header;
         file_entry entries[FCP_SECTION_COUNT];
-        uint8_t zeros[FCP_HEADER_SIZE - FCP_HEADER_USED + 1]; /* + 1: an array cannot be empty */
+        uint8_t zeros[FCP_FILE_ALIGN];
     } head;
     struct iovec parts[1 + 2 * FCP_SECTION_COUNT];
     int count;
@@ -43,8 +43,8 @@ static bool image_make(const fcp_plan *plan, image *im) {
     memset(&im->head, 0, sizeof im->head);
     im->count = 0;
     if (!fcp_plan_sections(plan, data, lengths) || !fcp_file_offsets(lengths, offsets, &size)) return false;
-    const uint32_t sections = fcp_file_sections(lengths);
-    add_bytes(im, &im->head, FCP_HEADER_SIZE);
+    const uint32_t sections = fcp_feature_sections(fcp_file_features(lengths));
+    add_bytes(im, &im->head, fcp_header_size(sections));
     for (uint32_t i = 0; i < sections; i++) {
         im->head.entries[i] = (file_entry){.type = i,
                                            .record_size = fcp_record_sizes[i],
@@ -56,11 +56,11 @@ static bool image_make(const fcp_plan *plan, image *im) {
         add_bytes(im, zeros, next - offsets[i] - lengths[i]);
     }
     im->head.header = (file_header){.magic = FCP_MAGIC,
-                                    .header_size = FCP_HEADER_SIZE,
+                                    .header_size = fcp_header_size(sections),
                                     .writer_version = FCP_PLAN_VERSION,
                                     .reader_version = FCP_PLAN_VERSION,
                                     .sections = sections,
-                                    .required = sections == FCP_SECTION_COUNT ? FCP_FEATURE_HEADS : 0,
+                                    .required = fcp_file_features(lengths),
                                     .total_size = size,
                                     .table_crc = fcp_crc32c(im->head.entries, sections * sizeof(file_entry))};
     im->head.header.header_crc = fcp_crc32c(&im->head.header, offsetof(file_header, header_crc));

@@ -342,7 +342,8 @@ Test(plan, versions_and_features, .fini = remove_folder) {
     } while (0)
     WITH(h->reader_version = h->writer_version = FCP_PLAN_VERSION + 1, PLAN_VERSION);
     WITH(h->required = FCP_FEATURE_HEADS, PLAN_FORMAT); /* and the section of classes is not there */
-    WITH(h->required = 2, PLAN_VERSION);
+    WITH(h->required = FCP_FEATURE_RECURRENT, PLAN_FORMAT); /* and there are no such layers */
+    WITH(h->required = 4, PLAN_VERSION);
     WITH(h->required = UINT64_C(1) << 63, PLAN_VERSION);
     WITH(h->reader_version = 0, PLAN_FORMAT);
     WITH(h->writer_version = 0, PLAN_FORMAT);
