@@ -82,8 +82,15 @@ void expr_choose_mask(sema *s, const sema_keys *k) {
         if (ast_is_call(v, words_sources[SOURCE_FILE]))
             diag_hint(s->d,
                       "rectangles in a file are slices(file(\"a.slices\")); a mask reads other numbers from a field");
-        const bool usual = sema_hint_foreign(s, v->name, FCPC_FOREIGN_PLAN, v);
+        const int layer = words_find(words_layers, LAYER_KINDS, v->name);
+        const bool recurs = layer >= 0;
+        if (recurs)
+            diag_hint(s->d, "it is a kind of layers beside attention: plan { layers = [causal, %s%s] }", v->name,
+                      layer ? "" : "(before = 3)");
+        const bool usual = recurs || sema_hint_foreign(s, v->name, FCPC_FOREIGN_PLAN, v);
         const char *nearest = usual ? NULL : sema_nearest_mask(s, v->name, KIND_MASK);
+        if (!usual && !nearest && s->layers_entry)
+            nearest = diag_nearest(v->name, strlen(v->name), words_layers, LAYER_KINDS);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
     }
 }

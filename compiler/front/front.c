@@ -19,6 +19,7 @@
 #include "compiler/sema/layer_masks.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/override.h"
+#include "compiler/sema/recurrent_layers.h"
 #include "compiler/sema/strategies.h"
 #include "compiler/sema/unused.h"
 #include "compiler/syntax/parse.h"
@@ -75,6 +76,7 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     if (sema_stopped(s)) return;
     sema_collect_keys(s, &k);
     sema_check_model(s, &k);
+    sema_check_recurrent(s);
     sema_check_cluster(s, &k);
     sema_check_linear(s, &k);
     sema_check_batch(s, &k, options->need_lengths);

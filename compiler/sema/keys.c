@@ -142,8 +142,7 @@ static char *name_list(const char *const *names, int count, const char *last) {
     return text_take(&list);
 }
 
-/* The index of a name in a set of names; -1: it is none of them, reported. */
-static int choice(sema *s, const expr *e, const char *what, const char *const *names, int count) {
+int sema_choice(sema *s, const expr *e, const char *what, const char *const *names, int count) {
     const bool string = e->kind == EXPR_STRING, word = string || e->kind == EXPR_NAME || e->kind == EXPR_CALL;
     for (int i = 0; i < count && word; i++)
         if (words_same(names[i], e->name) && string == is_quoted(names[i])) return i;
@@ -169,7 +168,7 @@ static bool choice_key(sema *s, const sema_keys *k, key_id key, const char *cons
         diag_error(s->d, FCP_E_ARGUMENT, e->value->at, "%s takes a name without arguments", e->key);
         return false;
     }
-    int i = choice(s, e->value, e->key, names, count);
+    int i = sema_choice(s, e->value, e->key, names, count);
     if (i >= 0) *out = i;
     return i >= 0;
 }
@@ -229,8 +228,7 @@ static bool number_key(sema *s, const sema_keys *k, key_id key, bool *minus, uin
     return false;
 }
 
-/* Is the value true? 1, 0; or -1: it is neither true nor false, reported. */
-static int flag_value(sema *s, const expr *e, const char *what) {
+int sema_flag(sema *s, const expr *e, const char *what) {
     if (e->kind == EXPR_BOOL) return e->integer != 0;
     diag_error(s->d, FCP_E_TYPE, e->at, "%s must be true or false", what);
     return -1;
@@ -238,7 +236,7 @@ static int flag_value(sema *s, const expr *e, const char *what) {
 
 static void flag_key(sema *s, const sema_keys *k, key_id key, bool *out) {
     const entry *e = k->at[key];
-    int flag = e ? flag_value(s, e->value, e->key) : -1;
+    int flag = e ? sema_flag(s, e->value, e->key) : -1;
     if (flag >= 0) *out = flag;
 }
 
@@ -480,7 +478,7 @@ static void set_value(sema *s, const expr *e, const strategy_param *p, uint32_t 
             good = false;
             continue;
         }
-        int i = choice(s, a->value, p->name, p->words, (int)p->most + 1);
+        int i = sema_choice(s, a->value, p->name, p->words, (int)p->most + 1);
         if (i >= 0 && found >> i & 1)
             diag_error(s->d, FCP_E_DUPLICATE, a->value->at, "'%s' is given twice", p->words[i]);
         if (i < 0 || found >> i & 1) good = false;
@@ -506,12 +504,12 @@ static void check_value(sema *s, const expr *e, const strategy_param *p, uint32_
     if (p->kind == PARAM_RATIO && !named) {
         ratio_value(s, e, p, out);
     } else if (p->kind == PARAM_FLAG) {
-        int flag = flag_value(s, e, p->name);
+        int flag = sema_flag(s, e, p->name);
         if (flag >= 0) *out = (uint32_t)flag;
     } else if (p->kind == PARAM_SET) {
         set_value(s, e, p, out);
     } else if (p->kind == PARAM_WORD) {
-        int i = e->kind == EXPR_CALL ? -1 : choice(s, e, p->name, p->words, (int)p->most + 1);
+        int i = e->kind == EXPR_CALL ? -1 : sema_choice(s, e, p->name, p->words, (int)p->most + 1);
         if (i >= 0) *out = (uint32_t)i;
         else if (e->kind == EXPR_CALL)
             diag_error(s->d, FCP_E_ARGUMENT, e->at, "%s takes a name without arguments", p->name);
@@ -604,7 +602,7 @@ static void check_strategy(sema *s, const sema_keys *k) {
     p->at[AT_STRATEGY] = e ? e->value->at : SPAN_NONE;
     p->at[AT_EPSILON] = SPAN_NONE;
     const expr *between = NULL, *call = e ? sema_between_of(s, e->value, &between) : NULL;
-    int which = call ? choice(s, call, "strategy", strategy_names, STRATEGY_ANY) : -1;
+    int which = call ? sema_choice(s, call, "strategy", strategy_names, STRATEGY_ANY) : -1;
     if (which >= 0) p->strategy = (fcp_strategy)which;
     p->coalesce = 1; /* of those that do not take it */
     const arg *given[STRATEGY_PARAMS] = {0};
@@ -658,7 +656,7 @@ static void check_layout(sema *s, const sema_keys *k) {
     p->layout_group = 0;
     p->at[AT_LAYOUT] = e ? e->value->at : SPAN_NONE;
     if (!e) return;
-    int which = choice(s, e->value, "layout", fcp_layout_names, FCP_LAYOUTS);
+    int which = sema_choice(s, e->value, "layout", fcp_layout_names, FCP_LAYOUTS);
     if (which < 0) return;
     p->layout = (fcp_layout)which;
     const arg *given = NULL;
@@ -703,7 +701,7 @@ static void check_passes(sema *s, const sema_keys *k) {
     arg single = {.value = e->value};
     bool list = e->value->kind == EXPR_TUPLE || e->value->kind == EXPR_LIST;
     for (const arg *a = list ? e->value->args : &single; a; a = a->next) {
-        int i = choice(s, a->value, "a pass", fcp_pass_names, FCP_PASSES);
+        int i = sema_choice(s, a->value, "a pass", fcp_pass_names, FCP_PASSES);
         if (i < 0) {
             diag_hint(s->d, "for instance passes = forward, backward");
             good = false;

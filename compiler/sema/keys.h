@@ -17,6 +17,11 @@ void sema_collect_keys(sema *s, sema_keys *out);
 bool sema_quantity(sema *s, const expr *v, const char *what, unit_dimension dimension, int power, const char *example,
                    uint64_t *out);
 
+/* The index of a name in a set of names; -1: it is none of them, reported. `what` must be one of the names. */
+int sema_choice(sema *s, const expr *e, const char *what, const char *const *names, int count);
+/* Is the value true? 1, 0; or -1: it is neither true nor false, reported. */
+int sema_flag(sema *s, const expr *e, const char *what);
+
 /* Each function reads the keys of one section into s->out. sema_check_cluster needs the dtype, so it must be called
  * after sema_check_model. With `needed`, a program without lengths is an error. sema_check_plan does not read mask,
  * score and sink, which expr/choose.c lowers. */

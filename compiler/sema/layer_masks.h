@@ -1,5 +1,5 @@
 /* layer_masks.h: programs of several masks, such as `layers = [causal, window(w = 4096) x 3]`. Such a program is parsed
- * once for each of its masks. */
+ * once for each of its masks. Layers that recur, which stand in the same list, are read by recurrent_layers.h. */
 #ifndef FCPC_SEMA_LAYER_MASKS_H
 #define FCPC_SEMA_LAYER_MASKS_H
 #include "compiler/sema/sema.h"

@@ -6,6 +6,7 @@
 #include "compiler/fcpc.h"
 #include "runtime/plan/plan_arrays.h"
 #include "runtime/plan/plan_cluster.h"
+#include "runtime/plan/recurrent.h"
 
 enum { BLOCK_AUTO = 0, BLOCK_USUAL = 4096 };
 #define MARGIN_AUTO UINT32_MAX
@@ -90,6 +91,7 @@ typedef enum program_place {
     AT_EPSILON,
     AT_TOKENS,
     AT_DOCUMENTS, /* values of keys */
+    AT_RECURRENT, /* the first layers that recur */
     PROGRAM_PLACES
 } program_place;
 
@@ -97,6 +99,10 @@ struct fcpc_program {
     arena arena; /* owns everything below */
     program_layer *layers;
     uint32_t layer_count; /* 0: the plan names one mask */
+    /* The kinds of layers that recur, each once, as the program states them: what planning finds is 0. Of programs with
+     * several masks those of the first alone have them. */
+    const fcp_recurrent *recurrent;
+    uint32_t recurrent_count;
 
     /* model */
     uint32_t heads, kv_heads;

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "compiler/syntax/foreign_words.h"
 #include "runtime/base/stop.h"
 
 void sema_free(sema *s) {
@@ -56,7 +57,11 @@ bool sema_arguments(sema *s, const expr *call, const char *const *names, int cou
         }
         if (a->name) diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "%s has no parameter '%s'", call->name, a->name);
         else diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "%s takes named arguments", call->name);
-        const char *nearest = a->name ? diag_nearest(a->name, strlen(a->name), names, (size_t)count) : NULL;
+        const char *nearest = NULL;
+        for (const foreign_word *h = NULL;
+             a->name && !nearest && (h = foreign_words_find(a->name, FCPC_FOREIGN_ARGUMENT, h));)
+            if (words_find(names, count, h->write) >= 0) nearest = h->write;
+        if (a->name && !nearest) nearest = diag_nearest(a->name, strlen(a->name), names, (size_t)count);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
         else diag_hint(s->d, "%s", example);
     }

@@ -18,6 +18,8 @@ typedef struct sema {
     uint32_t layer;            /* which of the plan's layers this parse is of: layer_masks.c */
     entry *layers_entry;       /* NULL: the plan names one mask */
     expr *layers_value, *layer_mask;
+    struct layer_element *recurrent; /* recurrent_layers.c: elements of `layers` that are no masks */
+    uint32_t recurrent_count;
     const fcp_plan *plan;      /* its arrays stand for the fields and tables of the same names; or NULL */
 
     struct symbol *symbols;    /* names.c: a hash table with open addressing, malloc'd */

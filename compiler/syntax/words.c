@@ -117,6 +117,7 @@ const char *const words_functions[SCORE_BUILTINS] = {"min",  "max",    "abs",   
                                                      "rect", "slices", "exp",         "exp2",  "log",
                                                      "log2", "tanh",   "tanh_approx", "sqrt",  "floor"};
 const char *const words_sources[SOURCE_COUNT] = {"file", "lognormal", "given", "cumulative", "dense", "pipeline"};
+const char *const words_layers[LAYER_KINDS] = {"halo", "scan"};
 const char *const words_figures[MODEL_FIGURES] = {"heads", "kv_heads"};
 const char *const words_over[OVER_COUNT] = {"sequences", "heads", "kv_heads", "queries", "keys"};
 const char words_real[] = "real";

@@ -145,6 +145,9 @@ extern const char *const words_functions[SCORE_BUILTINS];
  * given(...), cumulative([...]), dense(...), pipeline(...). */
 enum { SOURCE_FILE, SOURCE_LOGNORMAL, SOURCE_GIVEN, SOURCE_CUMULATIVE, SOURCE_DENSE, SOURCE_PIPELINE, SOURCE_COUNT };
 extern const char *const words_sources[SOURCE_COUNT];
+/* What `layers` has beside masks: kinds of layers that recur, in the order of fcp_layer_kind. */
+enum { LAYER_KINDS = 2 };
+extern const char *const words_layers[LAYER_KINDS];
 /* heads and kv_heads are figures of the model, unless the program gives these names to something else. */
 enum { MODEL_FIGURES = 2 };
 extern const char *const words_figures[MODEL_FIGURES];

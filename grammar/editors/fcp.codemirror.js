@@ -10,7 +10,7 @@ CodeMirror.defineSimpleMode('fcp', {
     {regex: /(?:model|cluster|batch|mask|plan|score|field|table)\b/, token: 'def'},
     {regex: /(?:and|or|not)\b/, token: 'keyword'},
     {regex: /(?:true|false)\b/, token: 'atom'},
-    {regex: /(?:min|max|abs|exact|run|rect|slices|exp|exp2|log|log2|tanh|tanh_approx|sqrt|floor|file|lognormal|given|cumulative|dense|pipeline)(?=\s*\()/, token: 'builtin'},
+    {regex: /(?:min|max|abs|exact|run|rect|slices|exp|exp2|log|log2|tanh|tanh_approx|sqrt|floor|file|lognormal|given|cumulative|dense|pipeline|halo|scan)(?=\s*\()/, token: 'builtin'},
     {regex: /(?:q|k|n|h|s|sequences|heads|kv_heads|queries|keys|real)\b/, token: 'variable-2'},
     {regex: /\d+(?:\.\d+(?:[eE][-+]?\d+)?|[KMG]\b)?/, token: 'number'},
     {regex: /[A-Za-z_]\w*/, token: null},

@@ -8,7 +8,7 @@ syntax keyword fcpDeclaration model cluster batch mask plan score field table
 syntax keyword fcpOperator and or not
 syntax keyword fcpBoolean true false
 syntax match fcpVariable /\<\%(q\|k\|n\|h\|s\|sequences\|heads\|kv_heads\|queries\|keys\|real\)\>/
-syntax match fcpFunction /\<\%(min\|max\|abs\|exact\|run\|rect\|slices\|exp\|exp2\|log\|log2\|tanh\|tanh_approx\|sqrt\|floor\|file\|lognormal\|given\|cumulative\|dense\|pipeline\)\ze\s*(/
+syntax match fcpFunction /\<\%(min\|max\|abs\|exact\|run\|rect\|slices\|exp\|exp2\|log\|log2\|tanh\|tanh_approx\|sqrt\|floor\|file\|lognormal\|given\|cumulative\|dense\|pipeline\|halo\|scan\)\ze\s*(/
 syntax match fcpKey /\<\%(heads\|kv_heads\|head_dim\|value_dim\|values\|dtype\|scale\|linear\|linear_memory\|nodes\|gpus\|gpu\|intra\|inter\|latency\|flops\|memory\|memory_bandwidth\|fabric\|oversubscription\|lengths\|tick\|documents\|align\|mask\|layers\|score\|sink\|block\|strategy\|passes\|layout\|tokens\|relay\|margin\|deterministic\|wire\|lse_gradient\)\ze\s*=[^=]/
 syntax match fcpOperator /[-+*\/%<>]\|[<>=!]=\|\.\./
 syntax match fcpNumber /\<\d\+[KMG]\=\>\|\<\d\+\.\d\+\%([eE][-+]\=\d\+\)\=/

@@ -40,6 +40,7 @@ static void list_words(group g, const char *between, text *out) {
     case FUNCTION:
         for (int i = 0; i < SCORE_BUILTINS; i++) put_word(out, between, words_functions[i]);
         for (int i = 0; i < SOURCE_COUNT; i++) put_word(out, between, words_sources[i]);
+        for (int i = 0; i < LAYER_KINDS; i++) put_word(out, between, words_layers[i]);
         break;
     case VARIABLE:
         for (int i = 0; i < SCORE_VARIABLES; i++) put_word(out, between, words_variables[i]);

@@ -13,6 +13,9 @@ const char *const fcp_dtype_names[FCP_DTYPES] = {[FCP_FP32] = "fp32", [FCP_FP16]
 const char *const fcp_pass_names[FCP_PASSES] = {[FCP_FORWARD] = "forward", [FCP_BACKWARD] = "backward"};
 const char *const fcp_layout_names[FCP_LAYOUTS] = {
     [FCP_LAYOUT_PLANNED] = "planned", [FCP_LAYOUT_CONTIGUOUS] = "contiguous", [FCP_LAYOUT_ZIGZAG] = "zigzag"};
+const char *const fcp_layer_kind_names[FCP_LAYER_KINDS] = {[FCP_HALO] = "halo", [FCP_SCAN] = "scan"};
+const char *const fcp_decay_names[FCP_DECAYS] = {
+    [FCP_DECAY_SCALAR] = "scalar", [FCP_DECAY_VECTOR] = "vector", [FCP_DECAY_MATRIX] = "matrix"};
 static const char *const partition_names[FCP_PARTITIONS] = {[FCP_PARTITION_AUTO] = "auto",
                                                             [FCP_PARTITION_NONE] = "none",
                                                             [FCP_PARTITION_GRID] = "grid",

@@ -6,6 +6,7 @@
 /* The tables of names, indexed by the enum's value. */
 extern const char *const fcp_dtype_names[FCP_DTYPES], *const fcp_pass_names[FCP_PASSES];
 extern const char *const fcp_layout_names[FCP_LAYOUTS];
+extern const char *const fcp_layer_kind_names[FCP_LAYER_KINDS], *const fcp_decay_names[FCP_DECAYS];
 extern const char *const fcp_align_names[FCP_ALIGN_COUNT], *const fcp_strategy_names[FCP_STRATEGY_COUNT];
 extern const char *const fcp_fabric_names[FCP_FABRICS], *const fcp_topology_names[FCP_TOPOLOGY_COUNT];
 extern const char *const fcp_queue_names[FCP_QUEUES], *const fcp_queue_texts[FCP_QUEUES];

@@ -33,6 +33,7 @@ static void expect_words(const char *made, const char *file) {
         cr_expect(has_word(made, words_functions[i]), "%s: %s", file, words_functions[i]);
     for (int i = 0; i < SOURCE_COUNT; i++)
         cr_expect(has_word(made, words_sources[i]), "%s: %s", file, words_sources[i]);
+    for (int i = 0; i < LAYER_KINDS; i++) cr_expect(has_word(made, words_layers[i]), "%s: %s", file, words_layers[i]);
     for (int i = 0; i < SCORE_VARIABLES; i++)
         cr_expect(has_word(made, words_variables[i]), "%s: %s", file, words_variables[i]);
     for (int i = 0; i < OVER_COUNT; i++) cr_expect(has_word(made, words_over[i]), "%s: %s", file, words_over[i]);
