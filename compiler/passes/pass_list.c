@@ -9,6 +9,7 @@
 #include "compiler/lower/lower.h"
 #include "compiler/passes/strategy_table.h"
 #include "compiler/problem/problem.h"
+#include "compiler/recurrent/recurrent_make.h"
 #include "runtime/base/clock.h"
 #include "runtime/plan/plan_check.h"
 #include "runtime/verify/verify.h"
@@ -48,6 +49,7 @@ static const entry passes[] = {
 
     /* The plan. */
     {lower, TIME(schedule)},         /* -> plan: tables, instructions, summary                        */
+    {recurrent_build, TIME(schedule)}, /*       what layers that recur need of other ranks              */
     {planning_own, TIME(schedule)},  /* the plan owns the memory of its tables                        */
     {verify, TIME(verify)},          /* ranks do what they must: it is proven                         */
     {margin_choose, TIME(schedule)}, /* with which it is fastest; the proof does not depend on it     */

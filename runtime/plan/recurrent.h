@@ -60,7 +60,7 @@ _Static_assert(sizeof(fcp_step_stream) == 16, "format");
  *
  *   SEND     register a to `peer` in round `round`; whole: A and b, else b alone, which must be a state.
  *            halo: rows [a, a + b) of halo_rows, end to end
- *   RECV     the same into register `out`
+ *   RECV     the same into register `out`; halo: into rows [a, a + b) of halo_rows
  *   COMBINE  out = what a does, then what b does. b is whole. whole: a is whole, too, and so is out; else out is a state
  *            out.b = b.A a.b + b.b, and if whole out.A = b.A a.A
  *   COPY     scan: the b of register a, which must be a state, to register `out`
