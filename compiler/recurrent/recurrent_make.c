@@ -96,7 +96,7 @@ static fcp_code make_layer(recurrent_batch *b, fcp_recurrent *layer, fcp_step_st
                            rows_list *rows, recurrent_tables *out, size_t *room) {
     const uint32_t passes = b->plan->problem->passes;
     fcp_code code = FCP_OK;
-    layer->parts = 1;
+    if (layer->kind == FCP_HALO) layer->parts = 1;
     for (int pass = 0; pass < FCP_PASSES && !code; pass++) {
         step_list list = {.at = NULL};
         const bool wanted = layer->kind == FCP_SCAN ? (passes >> pass & 1) != 0 : pass == FCP_FORWARD;
@@ -111,22 +111,31 @@ static fcp_code make_layer(recurrent_batch *b, fcp_recurrent *layer, fcp_step_st
 
 fcp_code recurrent_make(const fcp_plan *plan, const fcp_recurrent *layers, uint32_t count, arena *memory, arena *scratch,
                         const volatile int *stop, recurrent_tables *out) {
-    recurrent_batch b = {.plan = plan, .layers = layers, .ranks = plan->problem->ranks, .gpus = plan->problem->gpus,
+    recurrent_batch b = {.plan = plan, .ranks = plan->problem->ranks, .gpus = plan->problem->gpus,
                          .scratch = scratch, .stop = stop};
     const uint64_t streams = (uint64_t)count * FCP_PASSES * b.ranks;
+    sim_profile profile;
+    sim_model links;
+    fcp_error unheard;
+    if (sim_profile_of(plan->cluster, &profile, &unheard)) return FCP_E_PROFILE;
+    sim_recurrent_model(plan, &profile, FCP_FORWARD, &links);
+    b.links = &links;
+    b.ports = ARENA_NEW(scratch, uint64_t, (size_t)b.ranks * FCP_FABRICS * 2);
     rows_list rows = {.memory = memory};
     size_t room = 0;
     *out = (recurrent_tables){.recurrent = ARENA_NEW(memory, fcp_recurrent, count),
                               .recurrent_count = count,
                               .step_streams = ARENA_NEW(memory, fcp_step_stream, (size_t)streams),
                               .step_streams_count = streams};
-    if (!out->recurrent || !out->step_streams) return FCP_E_NO_MEMORY;
+    if (!out->recurrent || !out->step_streams || !b.ports) return FCP_E_NO_MEMORY;
     if (streams >= FCP_NONE) return FCP_E_PLAN_SIZE;
     memcpy(out->recurrent, layers, count * sizeof *layers);
     fcp_code code = list_stretches(&b);
-    for (uint32_t i = 0; i < count && !code; i++)
+    for (uint32_t i = 0; i < count && !code; i++) {
+        b.asked = &layers[i];
         code = make_layer(&b, &out->recurrent[i], out->step_streams + (size_t)i * FCP_PASSES * b.ranks, memory, &rows, out,
                           &room);
+    }
     out->halo_rows = rows.at;
     out->halo_rows_count = rows.count;
     return code;
@@ -137,12 +146,16 @@ fcp_code recurrent_build(planning *x) {
     recurrent_tables t;
     fcp_error err = {0};
     if (!g->recurrent_count) return FCP_OK;
+    fcp_recurrent *layers = ARENA_NEW(&x->scratch, fcp_recurrent, g->recurrent_count);
+    if (!layers) return FCP_E_NO_MEMORY;
+    memcpy(layers, g->recurrent, g->recurrent_count * sizeof *layers);
+    for (uint32_t i = 0; i < g->recurrent_count; i++) layers[i].parts = 0;
     fcp_code code = fcp_plan_index(x->plan, &err);
     if (code) return code;
     if (fcp_plan_split(x->plan))
         return planning_fail(x, FCP_E_LENGTHS, g->at[AT_RECURRENT],
                              "halo and scan run along tokens, and here some sequence has other keys than queries");
-    code = recurrent_make(x->plan, g->recurrent, g->recurrent_count, &x->memory, &x->scratch, x->stop, &t);
+    code = recurrent_make(x->plan, layers, g->recurrent_count, &x->memory, &x->scratch, x->stop, &t);
     if (code == FCP_E_PLAN_SIZE)
         return planning_fail(x, code, g->at[AT_RECURRENT],
                              "the batch is cut into too many stretches: more than %d steps of scans and halos", STEPS_MAX);

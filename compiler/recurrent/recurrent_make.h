@@ -4,6 +4,7 @@
 #define FCPC_RECURRENT_MAKE_H
 #include "compiler/base/arena.h"
 #include "compiler/planning/planning.h"
+#include "compiler/simulate/recurrent_walk.h"
 #include "runtime/plan/plan_cluster.h"
 #include "runtime/plan/recurrent.h"
 #include "runtime/plan/stretches.h"
@@ -20,7 +21,8 @@ typedef struct recurrent_tables {
     fcp_halo_rows *halo_rows;
     uint64_t recurrent_count, step_streams_count, steps_count, halo_rows_count;
 } recurrent_tables;
-/* Makes them for an indexed plan that is not split. `layers`: what a program states of them. memory: for the tables;
+/* Makes them for an indexed plan that is not split. `layers`: what a program states of them; scans with
+ * `parts` that are not 0 keep them, and then also a `shape` that is not FCP_SCAN_NONE; else both are chosen. memory: for the tables;
  * scratch: may be reset afterwards. Cost: linear in the stretches of documents that are cut, the messages and the ranks, but
  * for sorts. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED, FCP_E_PLAN_SIZE. */
 fcp_code recurrent_make(const fcp_plan *plan, const fcp_recurrent *layers, uint32_t count, arena *memory, arena *scratch,
@@ -37,11 +39,13 @@ typedef struct cut_stretch {
 /* What all layers of a plan share. */
 typedef struct recurrent_batch {
     const fcp_plan *plan;
-    const fcp_recurrent *layers;
+    const fcp_recurrent *asked; /* what is asked of the layer under way */
     uint32_t ranks, gpus;
     cut_stretch *cut;      /* in order of the packed batch; so the stretches of a document are neighbours */
     uint32_t cut_count;
     uint32_t *rank_counts; /* how many stretches each rank has, whole documents among them */
+    const sim_model *links; /* what messages take */
+    uint64_t *ports;       /* scratch: for each rank, fabric and direction */
     arena *scratch;
     const volatile int *stop;
 } recurrent_batch;

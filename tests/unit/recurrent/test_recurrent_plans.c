@@ -195,10 +195,15 @@ static void check(const char *source, uint32_t head_parts) {
         {.kind = FCP_HALO, .times = 1, .before = 40, .after = 200, .channels = 64},
         {.kind = FCP_SCAN, .times = 3, .heads = head_parts, .rows = 16, .columns = 8, .decay = FCP_DECAY_VECTOR},
         {.kind = FCP_SCAN, .times = 1, .heads = 4, .rows = 16, .columns = 8, .decay = FCP_DECAY_MATRIX, .reverse = 1},
+        {.kind = FCP_SCAN, .times = 1, .heads = 4, .rows = 8, .columns = 8, .parts = 4, .shape = FCP_SCAN_CHAIN},
+        {.kind = FCP_SCAN, .times = 1, .heads = 4, .rows = 8, .columns = 8, .parts = 1, .shape = FCP_SCAN_TREE},
+        {.kind = FCP_SCAN, .times = 1, .heads = 4, .rows = 8, .columns = 8, .parts = 2, .shape = FCP_SCAN_NODES},
+        {.kind = FCP_SCAN, .times = 1, .heads = 4, .rows = 8, .columns = 8, .parts = 1, .shape = FCP_SCAN_GATHER},
     };
-    recurrent_give(plan, layers, 4);
+    enum { LAYERS = sizeof layers / sizeof *layers };
+    recurrent_give(plan, layers, LAYERS);
     known k = know(plan);
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < LAYERS; i++) {
         cr_expect_geq(plan->recurrent[i].rounds[0], plan->recurrent[i].bound[0]);
         if (layers[i].kind == FCP_HALO) run_halo(&k, i);
         else
