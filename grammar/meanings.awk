@@ -34,7 +34,7 @@ BEGIN {
 !table {
     table = 1
     kind = column[2]
-    known = kind ~ /^(key|parameter|strategy|name|function|parameter of `lognormal`|mask|score of the prelude)$/
+    known = kind ~ /^(key|parameter|strategy|name|function|layer|parameter of (`lognormal`|a layer)|mask|score of the prelude)$/
     next
 }
 !known || /^\|-/ { next }
@@ -42,7 +42,7 @@ BEGIN {
     text = column[3]
     usual = columns > 2 ? column[4] : ""
     of = place
-    if (kind == "parameter") {
+    if (kind == "parameter" || kind == "parameter of a layer") {
         of = column[3]
         text = column[4]
         usual = column[5]

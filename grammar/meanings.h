@@ -1,5 +1,5 @@
 /* meanings.h: what words of the language mean, in the sentences of LANGUAGE.md: the rows of its tables of keys,
- * parameters, strategies, names and functions. Editors show them. The Makefile writes the rows as a C array with
+ * parameters, strategies, layers, names and functions. Editors show them. The Makefile writes the rows as a C array with
  * meanings.awk, so nothing is said twice. */
 #ifndef FCPC_GRAMMAR_MEANINGS_H
 #define FCPC_GRAMMAR_MEANINGS_H

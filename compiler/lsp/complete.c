@@ -5,8 +5,10 @@
 #include "compiler/lsp/cursor.h"
 #include "compiler/lsp/lsp_names.h"
 #include "compiler/lsp/lsp_parts.h"
+#include "compiler/sema/recurrent_layers.h"
 #include "compiler/sema/strategies.h"
 #include "grammar/prelude.h"
+#include "runtime/plan/enum_names.h"
 
 enum {
     ITEM_FUNCTION = 3,
@@ -176,13 +178,24 @@ static void add_strategy(const offer *o) {
         add_words(o, p->words, p->kind == PARAM_WORD || p->kind == PARAM_SET ? p->most + 1 : 1, ITEM_VALUE, NULL);
 }
 
+/* The parameters of halo or scan, or the words that an argument takes. */
+static void add_layer(const offer *o, uint32_t kind) {
+    static const char *const flags[] = {"true", "false"};
+    const char *const *names = kind == FCP_HALO ? sema_halo_params : sema_scan_params, *argument = o->c->argument;
+    const int count = kind == FCP_HALO ? HALO_PARAMS : SCAN_PARAMS, given = words_find(names, count, argument);
+    for (int i = 0; i < count && !argument[0]; i++)
+        add_setting(o, names[i], ITEM_VARIABLE, NULL, lsp_meaning("parameter of a layer", NULL, names[i]));
+    if (kind == FCP_SCAN && given == SCAN_DECAY) add_words(o, fcp_decay_names, FCP_DECAYS, ITEM_VALUE, NULL);
+    if (kind == FCP_SCAN && given == SCAN_REVERSE) add_words(o, flags, 2, ITEM_VALUE, NULL);
+}
+
 static void add_source(const offer *o) {
     static const char *const given[] = {"over", "range"};
     const int source = words_find(words_sources, SOURCE_COUNT, o->c->call);
     if (source == SOURCE_LOGNORMAL && !o->c->argument[0])
         for (unsigned i = 0; i < language_meaning_count; i++) {
             const meaning *row = &language_meanings[i];
-            if (strncmp(row->kind, "parameter of", 12)) continue;
+            if (strcmp(row->kind, "parameter of `lognormal`") != 0) continue;
             for (const char *at = row->words; (at = strchr(at, '`')); at = strchr(at + 1, '`') + 1) {
                 text name = {0};
                 text_printf(&name, "%.*s", (int)strcspn(at + 1, "`"), at + 1);
@@ -202,11 +215,17 @@ static void add_value(const offer *o) {
     const bool masks = key == KEY_MASK || key == KEY_LAYERS, scores = key == KEY_SCORE;
     const meaning *row = lsp_meaning("key", o->c->section, o->c->key);
     text seen = {0};
+    const mask *own = lsp_tree_own(o->t, o->c->call);
+    const int layer = key == KEY_LAYERS && (!own || own->score) ? words_find(words_layers, LAYER_KINDS, o->c->call) : -1;
     if (key == KEY_STRATEGY) add_strategy(o);
+    else if (layer >= 0) add_layer(o, (uint32_t)layer);
     else if ((masks || scores) && o->c->call[0]) {
         add_params(o, scores);
         add_arrays(o);
-    } else if (masks || scores) add_masks(o, scores);
+    } else if (masks || scores) {
+        add_masks(o, scores);
+        if (key == KEY_LAYERS) add_words(o, words_layers, LAYER_KINDS, ITEM_FUNCTION, "layer");
+    }
     else if (o->c->call[0] && key == KEY_LAYOUT) add_setting(o, "group", ITEM_VARIABLE, NULL, NULL);
     else if (o->c->call[0]) add_source(o);
     else if (key == KEY_DOCUMENTS) add_arrays(o);

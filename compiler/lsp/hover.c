@@ -143,6 +143,8 @@ static void describe(text *out, const lsp_tree *t, const lsp_figures *f, const l
     case NAME_FUNCTION:
     case NAME_STRATEGY:
     case NAME_STRATEGY_PARAM:
+    case NAME_LAYER:
+    case NAME_LAYER_PARAM:
     case NAME_WORD:
         if (!lsp_meaning_of(n)) return;
         text_printf(out, "**%s**\n", n->name);

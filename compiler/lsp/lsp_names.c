@@ -11,7 +11,7 @@
 #include "compiler/sema/strategies.h"
 
 /* In a section, what the names of a value are. */
-typedef enum value_of { IN_MASK, PLACE_MASK, PLACE_SCORE, PLACE_ARRAY, PLACE_STRATEGY, PLACE_WORD } value_of;
+typedef enum value_of { IN_MASK, PLACE_MASK, PLACE_LAYERS, PLACE_SCORE, PLACE_ARRAY, PLACE_STRATEGY, PLACE_WORD } value_of;
 
 typedef struct walk {
     lsp_tree *t;
@@ -91,13 +91,21 @@ static void mean_in_mask(const walk *w, const char *name, lsp_name *out) {
     else if (words_find(words_sources, SOURCE_COUNT, name) >= 0) out->kind = NAME_SOURCE;
 }
 
+/* Is it a kind of layers there, and no mask of the program that has this name? */
+static bool is_layer(const walk *w, const char *name) {
+    const mask *own = !w->m && w->where == PLACE_LAYERS ? lsp_tree_own(w->t, name) : NULL;
+    return !w->m && w->where == PLACE_LAYERS && words_find(words_layers, LAYER_KINDS, name) >= 0 &&
+           (!own || own->score);
+}
+
 /* What a name means in a value of a section. */
 static void mean_in_section(const walk *w, const char *name, lsp_name *out) {
     const mask *m = NULL;
     const entry *e = NULL;
     *out = (lsp_name){.declared = SPAN_NONE, .kind = NAME_UNKNOWN};
     if (words_find(words_sources, SOURCE_COUNT, name) >= 0) out->kind = NAME_SOURCE;
-    else if (w->where == PLACE_MASK || w->where == PLACE_SCORE) {
+    else if (is_layer(w, name)) out->kind = NAME_LAYER;
+    else if (w->where == PLACE_MASK || w->where == PLACE_LAYERS || w->where == PLACE_SCORE) {
         if ((m = visible_mask(w->t, name, w->where == PLACE_SCORE))) mean_mask(w, m, out);
         else if (words_find(words_functions, MASK_BUILTINS, name) >= 0) out->kind = NAME_FUNCTION;
     } else if (w->where == PLACE_ARRAY) {
@@ -135,7 +143,8 @@ static void walk_expr(walk *w, const expr *e);
 static void walk_args(walk *w, const expr *call) {
     const value_of before = w->where;
     const mask *m = NULL;
-    if (w->m || before == PLACE_MASK || before == PLACE_SCORE)
+    const bool layer = is_layer(w, call->name);
+    if (!layer && (w->m || before == PLACE_MASK || before == PLACE_LAYERS || before == PLACE_SCORE))
         m = visible_mask(w->t, call->name, w->m ? w->m->score : before == PLACE_SCORE);
     const bool strategy = !w->m && before == PLACE_STRATEGY;
     if (!w->m) w->where = m ? PLACE_ARRAY : PLACE_WORD;
@@ -144,6 +153,7 @@ static void walk_args(walk *w, const expr *call) {
         const arg *param = m && a->name ? find_arg(m->params, a->name) : NULL;
         if (param) mean_param(w, m, param, &n);
         else if (strategy) n.kind = NAME_STRATEGY_PARAM, n.strategy = call->name;
+        else if (layer) n.kind = NAME_LAYER_PARAM;
         else if (a->name && m && m->score && !strcmp(a->name, words_variables[VARIABLE_S])) n.kind = NAME_VARIABLE;
         else if (!m) n.kind = NAME_WORD;
         n.name = a->name;
@@ -195,11 +205,12 @@ static void walk_expr(walk *w, const expr *e) {
 
 static value_of place_of(section_id in, const char *key) {
     const key_id id = words_find_key(in, key);
-    return id == KEY_MASK || id == KEY_LAYERS ? PLACE_MASK
-           : id == KEY_SCORE                  ? PLACE_SCORE
-           : id == KEY_STRATEGY               ? PLACE_STRATEGY
-           : id == KEY_DOCUMENTS              ? PLACE_ARRAY
-                                              : PLACE_WORD;
+    return id == KEY_MASK        ? PLACE_MASK
+           : id == KEY_LAYERS    ? PLACE_LAYERS
+           : id == KEY_SCORE     ? PLACE_SCORE
+           : id == KEY_STRATEGY  ? PLACE_STRATEGY
+           : id == KEY_DOCUMENTS ? PLACE_ARRAY
+                                 : PLACE_WORD;
 }
 
 static void walk_section(walk *w, const section *x) {
@@ -321,6 +332,8 @@ const meaning *lsp_meaning_of(const lsp_name *n) {
     case NAME_FUNCTION: return lsp_meaning("function", NULL, n->name);
     case NAME_STRATEGY: return lsp_meaning("strategy", NULL, n->name);
     case NAME_STRATEGY_PARAM: return param_meaning(n->strategy, n->name);
+    case NAME_LAYER: return lsp_meaning("layer", NULL, n->name);
+    case NAME_LAYER_PARAM: return lsp_meaning("parameter of a layer", NULL, n->name);
     case NAME_WORD: return lsp_meaning("parameter of `lognormal`", NULL, n->name);
     default: return NULL;
     }

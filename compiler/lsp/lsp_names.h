@@ -18,6 +18,8 @@ typedef enum lsp_kind {
     NAME_FIGURE, /* heads, kv_heads */
     NAME_STRATEGY,
     NAME_STRATEGY_PARAM,
+    NAME_LAYER, /* halo scan */
+    NAME_LAYER_PARAM,
     NAME_SOURCE, /* file lognormal given cumulative */
     NAME_WORD    /* another word of the language, as a value */
 } lsp_kind;

@@ -77,7 +77,8 @@ static bool is_word(const char *name) {
     return words_find_keyword(name, strlen(name)) || words_find_unit(name, strlen(name)) >= 0 ||
            words_find(words_variables, SCORE_VARIABLES, name) >= 0 ||
            words_find(words_functions, SCORE_BUILTINS, name) >= 0 ||
-           words_find(words_sources, SOURCE_COUNT, name) >= 0 || words_find(words_figures, MODEL_FIGURES, name) >= 0 ||
+           words_find(words_sources, SOURCE_COUNT, name) >= 0 || words_find(words_layers, LAYER_KINDS, name) >= 0 ||
+           words_find(words_figures, MODEL_FIGURES, name) >= 0 ||
            words_find(words_over, OVER_COUNT, name) >= 0 || !strcmp(name, words_real) || !strcmp(name, "x") ||
            !strcmp(name, "on") || !strcmp(name, "over");
 }
@@ -101,7 +102,8 @@ static bool find_clash(void *context, const lsp_name *n) {
         is_inside(n) && is_inside(c->old) &&
         (n->of != c->old->of || (n->kind == NAME_INNER && c->old->kind == NAME_INNER && n->in != c->old->in));
     const bool other = n->kind == NAME_KEY || n->kind == NAME_SECTION || n->kind == NAME_WORD ||
-                       n->kind == NAME_STRATEGY || n->kind == NAME_STRATEGY_PARAM || n->kind == NAME_SOURCE;
+                       n->kind == NAME_STRATEGY || n->kind == NAME_STRATEGY_PARAM || n->kind == NAME_LAYER_PARAM ||
+                       n->kind == NAME_SOURCE;
     if (strcmp(n->name, c->new) || apart || other) return true;
     c->found = true;
     c->at = n->at;

@@ -5,8 +5,8 @@
  *           and the elements that are layers that recur, for recurrent_layers.c.
  * Cost:     O(elements of the list).
  *
- * Example: layers = [causal, window(w = 4096) x 3, scan x 2] has two masks, the second of three layers. For s->layer = 1
- * the tree then says mask = window(w = 4096), and all later steps see a program with that mask.
+ * Example: layers = [causal, window(w = 4096) x 3, scan x 2] has two masks, the second of three layers. For
+ * s->layer = 1 the tree then says mask = window(w = 4096), and all later steps see a program with that mask.
  */
 #include "compiler/sema/layer_masks.h"
 

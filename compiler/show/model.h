@@ -134,7 +134,7 @@ const char *show_halves(const fcp_plan *plan, char out[SHOW_LENGTH]);
 uint64_t show_figure(const show_rank *r, int which);
 
 /* sentences.c: what the plan is for and what it costs: a label and a sentence each. Returns how many. */
-enum { SHOW_FACTS = 20, SHOW_SENTENCE = 512 };
+enum { SHOW_RECURRENT = 4, SHOW_FACTS = 21 + SHOW_RECURRENT, SHOW_SENTENCE = 512 };
 typedef struct show_fact {
     const char *label;
     bool cost; /* it tells what the plan costs; else what the plan is for */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "compiler/show/model.h"
+#include "compiler/show/recurrent_figures.h"
 #include "compiler/show/summary.h"
 #include "runtime/plan/enum_names.h"
 #include "runtime/plan/head_ranges.h"
@@ -269,9 +270,22 @@ static void add_cost(facts *f, const show_model *m) {
             text_plural(s->backward_stages));
 }
 
+/* Layers that recur: the first kinds, and how many more there are. */
+static void add_recurrent(facts *f, const fcp_plan *plan) {
+    const uint32_t count = plan->recurrent_count, shown = count < SHOW_RECURRENT ? count : SHOW_RECURRENT;
+    for (uint32_t i = 0; i < shown; i++) {
+        char sentence[RECURRENT_SENTENCE];
+        const recurrent_figures layers = recurrent_figures_of(plan, i);
+        add_fact(f, fcp_layer_kind_names[layers.layer->kind], "%s", recurrent_sentence(sentence, &layers));
+    }
+    if (count > shown)
+        add_fact(f, "layers", "%" PRIu32 " more kind%s, which --json lists", count - shown, text_plural(count - shown));
+}
+
 uint32_t show_facts(const show_model *m, show_fact out[SHOW_FACTS]) {
     facts f = {.out = out};
     add_problem(&f, m);
     add_cost(&f, m);
+    add_recurrent(&f, m->plan);
     return f.count;
 }

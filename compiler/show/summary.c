@@ -7,6 +7,7 @@
  *             pairs            once for each range; if the mask names h, once for each head
  */
 #include "compiler/show/summary.h"
+#include "compiler/show/recurrent_figures.h"
 #include "runtime/plan/bytes.h"
 #include "runtime/plan/enum_names.h"
 #include "runtime/plan/instructions.h"
@@ -110,6 +111,7 @@ void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times) {
     json_u64(j, "backward_stages", s->backward_stages);
     json_u64(j, "backward_slots_max", s->backward_slots_max);
     json_u64(j, "peers_max", s->peers_max);
+    recurrent_json(j, plan);
     json_u64(j, "plan_bytes", plan->file_size);
     json_object(j, "seconds");
     json_double(j, "parse", times->parse);
@@ -207,4 +209,9 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
                 milliseconds(n[2], times->parse), milliseconds(n[3], times->classify), milliseconds(n[4], times->place),
                 milliseconds(n[5], times->colour), milliseconds(n[6], times->schedule),
                 milliseconds(n[7], times->verify));
+    for (uint32_t i = 0; i < plan->recurrent_count; i++) {
+        char sentence[RECURRENT_SENTENCE];
+        const recurrent_figures layers = recurrent_figures_of(plan, i);
+        text_printf(out, "  %-8s%s\n", fcp_layer_kind_names[layers.layer->kind], recurrent_sentence(sentence, &layers));
+    }
 }

@@ -21,7 +21,8 @@ const char *summary_layout(uint32_t layout);     /* "planned", "contiguous", "zi
 /* Adds the summary's members to the open object of `j`. */
 void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times);
 
-/* Adds five lines, each with a newline at its end. The first begins with `name`, without its folder. `written` is the
+/* Adds five lines, each with a newline at its end, and one more for each kind of layers that recur. The first begins with
+ * `name`, without its folder. `written` is the
  * path of the plan file; NULL: none was written. Names are cut off after 200 bytes. */
 void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written);
 /* A number as a person reads it, in units of 1000: "1.25 GB", "3.10 TFLOP". */

@@ -33,6 +33,8 @@ const char *const fcp_direction_names[FCP_DIRECTION_COUNT] = {FCP_DIRECTION_LIST
 const char *const fcp_round_names[FCP_ROUND_KIND_COUNT] = {FCP_ROUND_LIST(NAME)};
 const char *const fcp_op_names[FCP_OP_COUNT] = {FCP_OP_LIST(NAME)};
 const char *const fcp_array_names[FCP_ARRAY_KINDS] = {FCP_ARRAY_LIST(NAME)};
+const char *const fcp_scan_shape_names[FCP_SCAN_SHAPES] = {FCP_SCAN_SHAPE_LIST(NAME)};
+const char *const fcp_step_names[FCP_STEP_OPS] = {FCP_STEP_LIST(NAME)};
 
 const char *fcp_dtype_name(fcp_dtype t) { return (unsigned)t < FCP_DTYPES ? fcp_dtype_names[t] : "unknown"; }
 

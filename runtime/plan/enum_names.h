@@ -2,6 +2,7 @@
 #ifndef FCP_PLAN_ENUM_NAMES_H
 #define FCP_PLAN_ENUM_NAMES_H
 #include "runtime/plan/enums.h"
+#include "runtime/plan/recurrent.h"
 
 /* The tables of names, indexed by the enum's value. */
 extern const char *const fcp_dtype_names[FCP_DTYPES], *const fcp_pass_names[FCP_PASSES];
@@ -14,4 +15,5 @@ extern const char *const fcp_class_names[FCP_CLASSES], *const fcp_class_texts[FC
 extern const char *const fcp_cell_names[FCP_CELL_CLASS_COUNT], *const fcp_direction_names[FCP_DIRECTION_COUNT];
 extern const char *const fcp_round_names[FCP_ROUND_KIND_COUNT], *const fcp_op_names[FCP_OP_COUNT];
 extern const char *const fcp_array_names[FCP_ARRAY_KINDS];
+extern const char *const fcp_scan_shape_names[FCP_SCAN_SHAPES], *const fcp_step_names[FCP_STEP_OPS];
 #endif

@@ -211,6 +211,8 @@ static const struct {
     {"documents.fcp", "[1000, 230 x 2, 40 x 6]", {UNORDERED}},
     {"scores/softcap.fcp", "[700, 300 x 2]", {"softcap.c=20.0", UNORDERED}},
     {"masks/tree.fcp", NULL, {UNORDERED}},
+    {"qwen3_next.fcp", "[900, 330, 40 x 6]", {0}},
+    {"nemotron_h.fcp", "[800, 350]", {0}},
 };
 enum { EXAMPLES = sizeof examples / sizeof *examples };
 

@@ -52,6 +52,8 @@ static const small_example small_examples[] = {
     {"ulysses.fcp", "[300, 130, 20]", {"model.heads=4", "model.kv_heads=2", "cluster.gpus=2"}},
     {"upipe.fcp", "[300, 130]", {"model.heads=4", "model.kv_heads=2", "cluster.gpus=2", "plan.strategy=upipe"}},
     {"ulysses_ring.fcp", "[300, 130]", {"model.heads=4", "model.kv_heads=2", "cluster.nodes=2", "cluster.gpus=2"}},
+    {"qwen3_next.fcp", "[400, 150, 33]", {0}},
+    {"nemotron_h.fcp", "[500, 130]", {0}},
 };
 /* The others: of queries and keys that are not the same, with lengths that their fields or slices are for (NULL: their
  * own), with scores. */

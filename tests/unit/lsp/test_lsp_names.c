@@ -10,6 +10,7 @@
 #include "compiler/fcpc.h"
 #include "compiler/lsp/lsp_names.h"
 #include "compiler/lsp/lsp_parts.h"
+#include "compiler/sema/recurrent_layers.h"
 #include "compiler/sema/strategies.h"
 #include "grammar/prelude.h"
 
@@ -102,6 +103,32 @@ Test(names, hover) {
     }
     ask_at(&c, "hover", program, "300", 0, "");
     CLIENT_EXPECT(&c, "\"result\": null");
+    client_end(&c);
+}
+
+/* Layers that recur are words of the language, unless a mask of the program has the name. */
+Test(names, layers) {
+    static const char layers[] = "plan { layers = [causal, scan(decay = vector) x 3, halo(before = 3)] }\n",
+                      own[] = "mask scan(w = 3) = q - k < w\nplan { layers = [scan(w = 4)] }\n";
+    lsp_client c = client_start("");
+    client_open(&c, layers);
+    ask_at(&c, "hover", layers, "scan", 0, "");
+    CLIENT_EXPECT(&c, "**scan**\\u000a\\u000a");
+    CLIENT_EXPECT(&c, "a state");
+    ask_at(&c, "hover", layers, "decay", 0, "");
+    CLIENT_EXPECT(&c, "**decay**");
+    CLIENT_EXPECT(&c, "`matrix`");
+    ask_at(&c, "hover", layers, "before", 0, "");
+    CLIENT_EXPECT(&c, "**before**");
+    ask_at(&c, "rename", layers, "halo", 0, ", 'newName': 'mine'");
+    CLIENT_EXPECT(&c, "it is a word of the language");
+    client_open(&c, own);
+    ask_at(&c, "hover", own, "scan(w = 4", 0, "");
+    CLIENT_EXPECT(&c, "mask scan(w = 3)");
+    ask_at(&c, "definition", own, "w = 4", 0, "");
+    CLIENT_EXPECT(&c, "\"start\": {\"line\": 0, \"character\": 10}");
+    ask_at(&c, "rename", own, "scan", 0, ", 'newName': 'halo'");
+    CLIENT_EXPECT(&c, "is a word of the language");
     client_end(&c);
 }
 
@@ -325,6 +352,13 @@ Test(names, meanings) {
             cr_expect(lsp_meaning_of(&n), "%s of %s", names[p], strategy_names[i]);
         }
     }
+    for (int i = 0; i < LAYER_KINDS; i++) cr_expect(lsp_meaning("layer", NULL, words_layers[i]), "%s", words_layers[i]);
+    for (int kind = 0; kind < LAYER_KINDS; kind++)
+        for (int i = 0; i < (kind == FCP_HALO ? HALO_PARAMS : SCAN_PARAMS); i++) {
+            const char *name = kind == FCP_HALO ? sema_halo_params[i] : sema_scan_params[i];
+            const meaning *row = lsp_meaning("parameter of a layer", NULL, name);
+            cr_expect(row && strstr(row->place, words_layers[kind]), "%s", name);
+        }
     for (int i = 0; i < SCORE_VARIABLES; i++) cr_expect(lsp_meaning("name", NULL, words_variables[i]));
     for (int i = 0; i < MASK_BUILTINS; i++) cr_expect(lsp_meaning("function", NULL, words_functions[i]));
     const lsp_name of[] = {{.kind = NAME_STRATEGY_PARAM, .name = "tolerance", .strategy = "cad"},
