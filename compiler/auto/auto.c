@@ -294,6 +294,7 @@ static fcp_code open_job(auto_job *j, const struct fcpc_program *program, const 
     if (code) diag_error(d, code, SPAN_NONE, "%s", err.message);
     else memcpy(report->profile, j->profile.name, sizeof report->profile);
     report->layers = program->linear[FCP_FORWARD] > 0;
+    report->recurrent = program->recurrent_count > 0;
     return code;
 }
 

@@ -140,14 +140,9 @@ void auto_predict(auto_trial *t, uint32_t count);
 void auto_finish(auto_trial *t);
 /* Frees what the job holds, but for the mask's answers: *out_kept receives them, and the caller frees them. */
 void auto_forget(auto_job *j, problem_kept *out_kept);
-/* What candidates are compared by: the time of both passes; of a layer, if the program says what the rest of it
- * takes. */
-static inline uint64_t auto_time(const sim_result *r) {
-    uint64_t time = 0;
-    for (int pass = 0; pass < FCP_PASSES; pass++)
-        time += r->pass[pass].layer ? r->pass[pass].layer : r->pass[pass].makespan;
-    return time;
-}
+/* What candidates are compared by: the time of both passes; of a layer, if the program says what the rest of it takes. If
+ * it has layers that recur, what they take is shared out among the layers of its mask. */
+uint64_t auto_time(const struct fcpc_program *program, const sim_result *r);
 /* The pass that takes longer. */
 static inline const sim_pass *auto_longer(const sim_result *r) {
     return &r->pass[r->pass[FCP_BACKWARD].makespan > r->pass[FCP_FORWARD].makespan ? FCP_BACKWARD : FCP_FORWARD];

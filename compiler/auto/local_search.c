@@ -380,7 +380,7 @@ static fcp_code prepare(mover *m, const attempt *best, arena *memory) {
     if (!code) code = measure_tiles(m, j->base, result, memory);
     if (!code) {
         rank_by_end(m, auto_longer(result));
-        m->best = auto_time(result);
+        m->best = auto_time(j->program, result);
         memset(m->tokens, 0, m->p->ranks * sizeof *m->tokens);
     }
     for (uint32_t b = 0; b < m->p->block_count && !code; b++) { /* no rank will have more than the fullest has */

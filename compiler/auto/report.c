@@ -81,9 +81,9 @@ void auto_print(const auto_report *r, text *out) {
         if ((int)name.size > width) width = (int)name.size;
         text_free(&name);
     }
-    text_printf(out, "%-*s %6s %12s %-8s %12s  %s (profile %s, all passes%s)\n", width, "candidate", "block",
+    text_printf(out, "%-*s %6s %12s %-8s %12s  %s (profile %s, all passes%s%s)\n", width, "candidate", "block",
                 "bound ms", "which", "predicted ms", "what became of it", r->profile,
-                r->layers ? ", linear layers too" : "");
+                r->layers ? ", linear layers too" : "", r->recurrent ? ", layers that recur too" : "");
     for (const auto_candidate *c = r->at; c < r->at + r->count; c++) {
         text name = {0};
         char block[16] = "-", bound[24] = "-", makespan[24] = "-";
@@ -107,6 +107,7 @@ void auto_json(const auto_report *r, json *j, const char *key) {
     json_object(j, key);
     json_string(j, "profile", r->profile);
     if (r->layers) json_bool(j, "with_linear_layers", true);
+    if (r->recurrent) json_bool(j, "with_layers_that_recur", true);
     json_array(j, "tried");
     for (const auto_candidate *c = r->at; c < r->at + r->count; c++) {
         text name = {0};

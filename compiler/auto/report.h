@@ -116,6 +116,7 @@ typedef struct auto_report {
     arena memory;
     char profile[SIM_NAME];
     bool layers; /* times are of a layer with its linear layers, and not of attention alone */
+    bool recurrent; /* and with its share of the layers that recur */
     auto_candidate *at;
     uint32_t count, chosen;
     uint64_t budget, work; /* nanoseconds that are counted; budget 0: there is none; work: so far */

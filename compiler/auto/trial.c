@@ -88,6 +88,14 @@ static auto_last ends_last(const sim_pass *pass, uint32_t ranks) {
     return last;
 }
 
+uint64_t auto_time(const struct fcpc_program *program, const sim_result *r) {
+    const uint64_t layers = program->layer_count ? program->layers[program->layer].times : 1;
+    uint64_t time = 0;
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        time += (r->pass[pass].layer ? r->pass[pass].layer : r->pass[pass].makespan) + r->pass[pass].recurrent / layers;
+    return time;
+}
+
 /* --- one candidate ------------------------------------------------------------------------------------------------ */
 
 /* Is the candidate's bound below the time to beat? If not, its outcome is AUTO_BOUND. */
@@ -136,7 +144,7 @@ static void predict(void *context) {
         t->code = sim_choose_margin(t->x.plan, margins, &t->job->profile, &options, &t->memory, &t->result,
                                     &t->made->margin, &err);
     if (t->code) return;
-    t->made->makespan = auto_time(&t->result);
+    t->made->makespan = auto_time(&t->settings, &t->result);
     t->made->last = ends_last(auto_longer(&t->result), t->x.problem->ranks);
     t->made->end = AUTO_SLOWER;
 }

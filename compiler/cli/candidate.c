@@ -63,6 +63,8 @@ static void add_layers(candidate *sum, const candidate *one, uint32_t times) {
         to->sim.makespan += n * x->sim.makespan;
         to->sim.linear += n * x->sim.linear;
         to->sim.layer += n * x->sim.layer;
+        to->sim.recurrent += x->sim.recurrent; /* of all layers that recur: one plan has them */
+        for (int i = 0; i < FCP_FABRICS; i++) to->sim.recurrent_bytes[i] += x->sim.recurrent_bytes[i];
         for (int b = 0; b < SIM_BOUNDS; b++) to->sim.bound[b] += n * x->sim.bound[b];
         for (int i = 0; i < SIM_REASONS; i++) to->sim.exposed[i] += n * x->sim.exposed[i];
         for (int i = 0; i < FCP_FABRICS; i++) to->sim.bytes[i] += n * x->sim.bytes[i];
@@ -71,6 +73,18 @@ static void add_layers(candidate *sum, const candidate *one, uint32_t times) {
         to->most += (double)n * x->most;
         to->compute = max_over_mean(&to->sim);
     }
+}
+
+/* The layers that recur are layers of the model, too: what they take is added to the sum. They compute nothing that is
+ * counted, and no bound of theirs is known but that they take what they take. */
+static void add_recurrent(candidate_pass *sum) {
+    const double attention = (double)sum->sim.makespan, all = attention + (double)sum->sim.recurrent;
+    if (all > 0) sum->mfu *= attention / all;
+    sum->sim.makespan += sum->sim.recurrent;
+    sum->largest += sum->sim.recurrent;
+    sum->least += (double)sum->sim.recurrent / (double)SIM_SECOND;
+    sum->most += (double)sum->sim.recurrent / (double)SIM_SECOND;
+    for (int i = 0; i < FCP_FABRICS; i++) sum->sim.bytes[i] += sum->sim.recurrent_bytes[i];
 }
 
 fcp_code candidate_predict_all(const candidate_how *how, const cmd_input *input, const sim_profile *profile,
@@ -84,6 +98,7 @@ fcp_code candidate_predict_all(const candidate_how *how, const cmd_input *input,
         if (input->layer_count) add_layers(out, &one, input->layers[i].times);
         else *out = one;
     }
+    for (int pass = 0; pass < FCP_PASSES && input->layer_count; pass++) add_recurrent(&out->pass[pass]);
     return code;
 }
 

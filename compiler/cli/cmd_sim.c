@@ -8,6 +8,7 @@
 #include "compiler/base/diag.h"
 #include "compiler/page/page.h"
 #include "compiler/show/model.h"
+#include "compiler/simulate/recurrent_walk.h"
 #include "runtime/base/saturate.h"
 #include "runtime/plan/enum_names.h"
 #include "runtime/plan/plan.h"
@@ -167,12 +168,39 @@ static void print_row(const run *r, const text *name, int width, const candidate
     for (int pass = 0; pass < FCP_PASSES && !x->error.code; pass++) print_pass(r, name, width, x, pass);
 }
 
+/* The rows of layers that recur: what one layer of each kind takes of other ranks. The busiest rank, what it waits
+ * for and memory are known of attention alone. */
+static fcp_code print_recurrent(const run *r, const fcp_plan *plan, int width, fcp_error *err) {
+    char net[SUMMARY_NUMBER], local[SUMMARY_NUMBER], name[64];
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; i < plan->recurrent_count && !code; i++) {
+        const fcp_recurrent *x = &plan->recurrent[i];
+        snprintf(name, sizeof name, "%s x %" PRIu32, fcp_layer_kind_names[x->kind], x->times);
+        for (int pass = 0; pass < FCP_PASSES && !code; pass++) {
+            sim_recurrent one;
+            arena scratch = {0};
+            sim_model links;
+            if (!(plan->problem->passes >> pass & 1)) continue;
+            sim_recurrent_model(plan, &r->profile, (fcp_pass)pass, &links);
+            code = sim_recurrent_walk(plan, i, &links, &scratch, &one);
+            arena_free(&scratch);
+            if (code) return fcp_fail(err, code, "%s", fcp_code_text(code));
+            printf("%-*s %-8s%s %12.4f %7s %-8s %8s | %8s %8s %8s %9s | %9s %9s\n", width, name, fcp_pass_names[pass],
+                   r->layer ? "                       " : "", 1e3 * seconds(one.makespan), "", "", "", "", "", "", "",
+                   summary_number(net, (double)one.bytes[FCP_NET], "B"),
+                   summary_number(local, (double)one.bytes[FCP_LOCAL], "B"));
+        }
+    }
+    return code;
+}
+
 /* The name of row i. If the program has several masks, their rows come first; then come those of the candidates. */
 static fcp_code row_text(const run *r, const cmd_input *input, size_t i, text *out, fcp_error *err) {
     const uint32_t masks = r->layers ? input->layer_count : 0;
     fcp_code code = FCP_OK;
     uint64_t all = 0;
     for (uint32_t k = 0; k < masks; k++) all += input->layers[k].times;
+    for (uint32_t k = 0; masks && k < input->plan->recurrent_count; k++) all += input->plan->recurrent[k].times;
     out->size = 0;
     if (i < masks) code = mask_text(input, (uint32_t)i, out, err);
     else if (masks) text_printf(out, "all %" PRIu64 " layers", all);
@@ -195,8 +223,11 @@ static fcp_code print_table(const run *r, const candidate *rows, size_t points, 
                r->sweep_count ? "candidate" : "", "pass", r->layer ? "    linear     layer ms" : "", "makespan ms",
                "/ bound", "which", "max/mean", "kv ms", "q ms", "ret. ms", "resh. ms", "net", "local", "memory", "MFU");
     for (size_t i = 0; i < masks + points && !code; i++) {
-        code = row_text(r, input, i, &name, err);
+        /* of a program, before the sum of all layers; of a plan, behind it */
+        if (masks && i == masks) code = print_recurrent(r, input->plan, (int)width, err);
+        if (!code) code = row_text(r, input, i, &name, err);
         if (!code) print_row(r, &name, (int)width, i < masks ? &r->layers[i] : &rows[i - masks]);
+        if (!masks && !r->sweep_count && !code) code = print_recurrent(r, input->plan, (int)width, err);
     }
     text_free(&name);
     if (!code && !r->sweep_count) code = cmd_print_phases(input->plan, err);

@@ -145,7 +145,8 @@ fcp_code recurrent_build(planning *x) {
     const struct fcpc_program *g = x->program;
     recurrent_tables t;
     fcp_error err = {0};
-    if (!g->recurrent_count) return FCP_OK;
+    /* one plan of a program has them; that of another mask only while `auto` compares what they take */
+    if (!g->recurrent_count || (g->layer && !x->trial)) return FCP_OK;
     fcp_recurrent *layers = ARENA_NEW(&x->scratch, fcp_recurrent, g->recurrent_count);
     if (!layers) return FCP_E_NO_MEMORY;
     memcpy(layers, g->recurrent, g->recurrent_count * sizeof *layers);

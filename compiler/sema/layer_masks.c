@@ -91,6 +91,7 @@ bool sema_choose_layer(sema *s) {
     }
     p->layers = layers;
     p->layer_count = count;
+    p->layer = s->layer;
     s->layers_entry = e;
     s->layers_value = e->value;
     sema_show_layers(s, false);

@@ -99,8 +99,9 @@ struct fcpc_program {
     arena arena; /* owns everything below */
     program_layer *layers;
     uint32_t layer_count; /* 0: the plan names one mask */
-    /* The kinds of layers that recur, each once, as the program states them: what planning finds is 0. Of programs with
-     * several masks those of the first alone have them. */
+    uint32_t layer;       /* which of them this program's mask is */
+    /* The kinds of layers that recur, each once, as the program states them: what planning finds is 0. Of several masks
+     * the plan of the first has their tables. */
     const fcp_recurrent *recurrent;
     uint32_t recurrent_count;
 

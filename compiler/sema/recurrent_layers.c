@@ -4,7 +4,7 @@
  * and a halo of three. What a kind does not state is as in the model.
  *
  * Requires: the elements of the list that are no masks; heads, head_dim and value_dim of the model; masks declared.
- * Gives:    program.recurrent, if this parse is of the first mask. Equal elements are one kind.
+ * Gives:    program.recurrent. Equal elements are one kind.
  * Cost:     O(elements x kinds).
  */
 #include "compiler/sema/recurrent_layers.h"
@@ -128,7 +128,7 @@ static bool add(sema *s, const fcp_recurrent *found, span at, fcp_recurrent *kin
 void sema_check_recurrent(sema *s) {
     struct fcpc_program *p = s->out;
     const uint32_t elements = s->recurrent_count, room = elements < RECURRENT_MAX ? elements : RECURRENT_MAX;
-    if (!elements || s->layer) return;
+    if (!elements) return;
     fcp_recurrent *kinds = ARENA_ZNEW(&p->arena, fcp_recurrent, room);
     if (!kinds) {
         sema_no_memory(s);

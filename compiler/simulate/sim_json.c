@@ -17,6 +17,13 @@ void sim_pass_json(json *j, const sim_pass *x, uint64_t largest, double mfu) {
         json_double(j, "layer_s", seconds(x->layer));
         json_double(j, "linear_s", seconds(x->linear));
     }
+    if (x->recurrent) { /* all layers that recur together */
+        json_double(j, "recurrent_s", seconds(x->recurrent));
+        json_object(j, "recurrent_bytes");
+        json_u64(j, "net", x->recurrent_bytes[FCP_NET]);
+        json_u64(j, "local", x->recurrent_bytes[FCP_LOCAL]);
+        json_end(j);
+    }
     json_double(j, "mfu", mfu);
     json_object(j, "bounds");
     for (int b = 0; b < SIM_BOUNDS; b++) json_double(j, sim_bound_names[b], seconds(x->bound[b]));

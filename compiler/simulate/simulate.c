@@ -24,6 +24,8 @@
 #include <string.h>
 
 #include "compiler/simulate/pass_times.h"
+#include "compiler/simulate/recurrent_walk.h"
+#include "runtime/base/saturate.h"
 
 const char *const sim_reason_names[SIM_REASONS] = {"kv", "q", "return", "reshuffle"};
 const char *const sim_network_names[SIM_NETWORKS] = {"rounds", "shared", "fluid", "pulls"};
@@ -157,6 +159,23 @@ static fcp_code layer_pass(const opened *x, const sim_options *options, sim_pass
     return sim_layer(&x->m, &x->rounds, options, out, scratch, walks);
 }
 
+/* What the layers that recur take, with the links of this pass. */
+static fcp_code recurrent_pass(const opened *x, const sim_options *options, sim_pass *out, arena *walks) {
+    const fcp_plan *plan = x->m.plan;
+    if (options && options->network != SIM_NETWORK_ROUNDS) return FCP_OK;
+    for (uint32_t i = 0; i < plan->recurrent_count; i++) {
+        sim_recurrent one;
+        fcp_code code = sim_recurrent_walk(plan, i, &x->m, walks, &one);
+        arena_reset(walks);
+        if (code) return code;
+        const uint64_t times = plan->recurrent[i].times;
+        out->recurrent = fcp_plus(out->recurrent, fcp_times(times, one.makespan));
+        for (int f = 0; f < FCP_FABRICS; f++)
+            out->recurrent_bytes[f] = fcp_plus(out->recurrent_bytes[f], fcp_times(times, one.bytes[f]));
+    }
+    return out->recurrent >> 62 ? FCP_E_PROFILE : FCP_OK;
+}
+
 void sim_room_free(sim_room *room) {
     arena_free(&room->scratch);
     arena_free(&room->walks);
@@ -185,6 +204,7 @@ fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_op
         code = open_pass(plan, (fcp_pass)pass, profile, options, &room->scratch, &x);
         if (!code) code = walk_pass(&x, options, &out->pass[pass], memory, &room->scratch, &room->walks);
         if (!code) code = layer_pass(&x, options, &out->pass[pass], &room->scratch, &room->walks);
+        if (!code) code = recurrent_pass(&x, options, &out->pass[pass], &room->walks);
         arena_reset(&room->scratch);
         arena_reset(&room->walks);
     }
@@ -311,9 +331,10 @@ fcp_code sim_choose_margin(const fcp_plan *plan, const sim_margins *margins, con
             code = open_pass(plan, (fcp_pass)pass, profile, options, &c.room->scratch, &c.pass[pass]);
     if (!code && margins->count > 1) code = find_start(&c, &best);
     if (!code) code = go_down(&c, &best, out);
-    for (int pass = 0; pass < FCP_PASSES && !code && options; pass++) {
-        if (!c.pass[pass].m.plan || !options->linear[pass]) continue;
+    for (int pass = 0; pass < FCP_PASSES && !code; pass++) {
+        if (!c.pass[pass].m.plan || (!plan->recurrent_count && (!options || !options->linear[pass]))) continue;
         code = set_margin(&c, best, &c.pass[pass]);
+        if (!code) code = recurrent_pass(&c.pass[pass], options, &out->pass[pass], &c.room->walks);
         if (!code) code = layer_pass(&c.pass[pass], options, &out->pass[pass], &c.room->scratch, &c.room->walks);
         arena_reset(&c.room->walks);
     }

@@ -90,6 +90,9 @@ typedef struct sim_pass {
     /* The next two are 0, unless the options say what linear layers take. */
     uint64_t linear; /* the linear layers of the rank with most tokens */
     uint64_t layer;  /* one more layer, its linear layers and its attention, in a model of many (layer.c) */
+    /* Of all layers that recur together, as often as the plan says; 0: it has none, or is not moved in rounds. They are in
+     * no other figure. */
+    uint64_t recurrent, recurrent_bytes[FCP_FABRICS];
     sim_rank *ranks;              /* one a rank; in the arena of the call */
 } sim_pass;
 
