@@ -14,6 +14,7 @@
  * Cost:     O(distinct calls x size of their bodies). The text of a step is as long as its expression.
  */
 #include "compiler/explain/where_computed.h"
+#include "compiler/explain/where_recurs.h"
 #include "compiler/explain/explain.h"
 
 #include <inttypes.h>
@@ -722,11 +723,23 @@ static fcp_code explain_mask(sema *s, void *context) {
     return FCP_E_INTERNAL;
 }
 
+/* Of a plan with layers that recur, finds the stretch of the query. */
+static fcp_code explain_recurs(explanation *o) {
+    explain_stretch *x = ARENA_NEW(&o->arena, explain_stretch, 1);
+    bool found;
+    if (!x) return FCP_E_NO_MEMORY;
+    const fcp_code code = explain_stretch_find(o->plan, o->sequence, o->q, &o->arena, x, &found);
+    if (code == FCP_OK && found) o->stretch = x;
+    return code;
+}
+
 /* Explains the mask and, for a plan, finds the rank that computes the pair, for which it searches all tiles. */
 static fcp_code explain_whole(sema *s, void *context) {
     explanation *o = context;
     fcp_code code = explain_mask(s, o);
-    if (code != FCP_OK || !o->plan || !o->allowed) return code;
+    if (code != FCP_OK || !o->plan) return code;
+    code = explain_recurs(o);
+    if (code != FCP_OK || !o->allowed) return code;
     explain_computed *c = ARENA_NEW(&o->arena, explain_computed, 1);
     bool found;
     if (!c) return FCP_E_NO_MEMORY;

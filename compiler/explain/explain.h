@@ -69,6 +69,7 @@ typedef struct explanation {
     const char *fault; /* how the mask faults, or else the score: "division by zero"; else "" */
     size_t score_first;
     const struct explain_computed *computed; /* where; NULL: `plan` is NULL, or the pair is not allowed */
+    const struct explain_stretch *stretch;   /* NULL: `plan` is NULL, or has no layers that recur */
 } explanation;
 enum { EXPLAIN_STEPS = 4096 };
 

@@ -8,6 +8,7 @@
 #include "compiler/base/real.h"
 #include "runtime/base/sized.h"
 #include "compiler/explain/where_computed.h"
+#include "compiler/explain/where_recurs.h"
 #include "compiler/explain/explain.h"
 #include "runtime/plan/extract.h"
 
@@ -115,6 +116,7 @@ void explain_text(const explanation *o, const char *main_source, uint32_t width,
     if (o->score && o->score_first == o->count) print_score(o, out);
     if (o->left_out) text_printf(out, " ... and %zu steps more\n", o->left_out);
     if (o->computed) explain_computed_text(o->computed, out);
+    if (o->stretch) explain_stretch_text(o->stretch, o->q, out);
 }
 
 /* --- JSON --------------------------------------------------------------------------------------------------------- */
@@ -168,6 +170,7 @@ void explain_json(const explanation *o, json *j) {
     }
     json_u64(j, "left_out", o->left_out);
     if (o->computed) explain_computed_json(o->computed, j);
+    if (o->stretch) explain_stretch_json(o->stretch, j);
 }
 
 /* --- the public functions ----------------------------------------------------------------------------------------- */

@@ -94,6 +94,7 @@ const char *recurrent_sentence(char out[RECURRENT_SENTENCE], const recurrent_fig
                     text_plural(x->heads), x->rows, x->columns,
                     x->decay < FCP_DECAYS ? fcp_decay_names[x->decay] : "?", x->reverse ? ", reverse" : "",
                     x->shape < FCP_SCAN_SHAPES ? fcp_scan_shape_names[x->shape] : "?");
+    if (x->parts > 1) text_printf(&t, " in %" PRIu32 " parts", x->parts);
     text_printf(&t, "; %" PRIu64 " stretch%s; each layer %s: ", f->stretches, f->stretches == 1 ? "" : "es",
                 backward && networks_same(forth, back) ? "forward and backward" : "forward");
     put_network(&t, forth);
