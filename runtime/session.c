@@ -4,6 +4,8 @@
 #include "runtime/exec/session.h"
 #include "runtime/plan/extract.h"
 #include "runtime/plan/enum_names.h"
+#include "runtime/plan/recurrent.h"
+#include "runtime/plan/stretches.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +15,7 @@
 #include "runtime/cuda/cuda_session.h"
 #include "runtime/host/executor.h"
 #include "runtime/exec/kept_keys.h"
+#include "runtime/exec/recurrent_steps.h"
 #include "runtime/exec/tensors.h"
 #include "runtime/exec/error_place.h"
 
@@ -138,6 +141,7 @@ static fcp_code leave(fcp_session *s, fcp_code code) {
 
 static void free_part(fcp_session *s) {
     s->interrupt.asked = NULL;
+    free(s->rows);
     free_times(s->times);
     s->kind->free(s);
 }
@@ -273,6 +277,8 @@ fcp_code fcp_session_rebind(fcp_session *s, const fcp_plan *plan, fcp_error *err
         if (err) *err = why;
         return leave(whole, code);
     }
+    free(s->rows);
+    s->rows = NULL;
     code = leave(whole, s->kind->rebind(s, plan, err));
     if (s->plan == plan && times) { /* also after an error that leaves the session with the new plan */
         free_times(s->times);
@@ -411,6 +417,106 @@ fcp_code fcp_session_gather(fcp_session *s, const void *mine, size_t bytes, void
         return fcp_fail(err, FCP_E_ARGUMENT, "%zu bytes are too many to gather at once: %d", bytes, FCP_GATHER_BYTES);
     fcp_code code = enter(s, err);
     return code ? code : leave(s, s->kind->gather(s, mine, bytes, out_all, err));
+}
+
+/* --- layers that recur -------------------------------------------------------------------------------------------- */
+
+/* Counts the tokens and stretches of this process's ranks, once for each plan. */
+static fcp_code count_rows(fcp_session *s, fcp_error *err) {
+    if (s->rows) return FCP_OK;
+    fcp_rank_rows *rows = calloc(s->rank_count, sizeof *rows);
+    if (!rows) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the stretches of %u ranks", s->rank_count);
+    for (uint32_t r = 0; r < s->rank_count; r++) {
+        rows[r].tokens = fcp_plan_rank_queries(s->plan, s->first_rank + r);
+        rows[r].stretches = fcp_stretches_of(s->plan, s->first_rank + r, NULL);
+    }
+    s->rows = rows;
+    return FCP_OK;
+}
+
+/* Checks what all such calls have in common: the first plan has this layer, of this kind, and the pass; and the backend
+ * can. Then counts the rows of ranks. */
+static fcp_code check_layer(fcp_session *s, uint32_t layer, fcp_layer_kind kind, fcp_pass pass, const void *ranks,
+                            const void *stream, fcp_error *err) {
+    static const char *const names[FCP_LAYER_KINDS] = {"halo", "scan"};
+    if (!s || !ranks || (unsigned)pass >= FCP_PASSES)
+        return fcp_fail(err, FCP_E_ARGUMENT, "a %s needs a session, a pass and tensors", names[kind]);
+    const fcp_plan *plan = s->plan;
+    if (layer >= plan->recurrent_count)
+        return fcp_fail(err, FCP_E_ARGUMENT,
+                        "the session's first plan has %llu kinds of layers that recur, and none with number %u%s",
+                        (unsigned long long)plan->recurrent_count, layer,
+                        plan->recurrent_count ? "" : ": they stand in the program's `layers`");
+    if (plan->recurrent[layer].kind != kind)
+        return fcp_fail(err, FCP_E_ARGUMENT, "layer %u is a %s, and this call is for a %s", layer,
+                        names[plan->recurrent[layer].kind], names[kind]);
+    if (!(plan->problem->passes >> pass & 1))
+        return fcp_fail(err, FCP_E_PASS, "the plan has no %s pass", fcp_pass_names[pass]);
+    const fcp_code code = stream ? check_stream(s, stream, err) : FCP_OK;
+    return code ? code : count_rows(s, err);
+}
+
+static fcp_code cannot_recur(const fcp_session *s, fcp_error *err) {
+    return fcp_fail(err, FCP_E_BACKEND, "the %s backend does not run layers that recur: it runs their attention only",
+                    s->kind->name);
+}
+
+static fcp_code missing(const fcp_session *s, uint32_t r, const char *tensor, fcp_error *err) {
+    return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(s->first_rank + r), "rank %u: tensor %s is missing",
+                       s->first_rank + r, tensor);
+}
+
+/* A rank's tensors of a halo, with rows of `numbers` numbers of `size` bytes. Their size must be countable. */
+static fcp_code check_rows(const fcp_session *s, uint32_t layer, uint64_t numbers, size_t size, uint32_t r,
+                           fcp_error *err) {
+    const fcp_rank_rows *own = &s->rows[r];
+    const uint32_t rank = s->first_rank + r;
+    if (fcp_halo_bytes(&s->plan->recurrent[layer], own->tokens, own->stretches, numbers, size) <= PTRDIFF_MAX)
+        return FCP_OK;
+    return fcp_fail_at(err, FCP_E_ARGUMENT, fcp_where_rank(rank),
+                       "rank %u: its %llu rows and those of its halo are too long: each has %llu times %zu bytes", rank,
+                       (unsigned long long)own->tokens, (unsigned long long)numbers, size);
+}
+
+fcp_code fcp_session_halo(fcp_session *s, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks, void *stream,
+                          fcp_error *err) {
+    fcp_code code = check_layer(s, layer, FCP_HALO, FCP_FORWARD, ranks, stream, err);
+    if (!code && !row_bytes) code = fcp_fail(err, FCP_E_ARGUMENT, "a halo has rows of at least 1 byte");
+    for (uint32_t r = 0; !code && r < s->rank_count; r++) {
+        const char *none = !ranks[r].x ? "x" : !ranks[r].halo ? "halo" : NULL;
+        code = s->rows[r].tokens && none ? missing(s, r, none, err) : check_rows(s, layer, row_bytes, 1, r, err);
+    }
+    if (!code && !s->kind->halo) code = cannot_recur(s, err);
+    if (!code) code = enter(s, err);
+    return code ? code : leave(s, s->kind->halo(s, layer, row_bytes, ranks, stream, err));
+}
+
+fcp_code fcp_session_halo_gradient(fcp_session *s, uint32_t layer, fcp_dtype dtype, uint64_t numbers,
+                                   const fcp_halo_gradient_rank *ranks, void *stream, fcp_error *err) {
+    fcp_code code = check_layer(s, layer, FCP_HALO, FCP_BACKWARD, ranks, stream, err);
+    if (!code && ((unsigned)dtype >= FCP_DTYPES || !numbers))
+        code = fcp_fail(err, FCP_E_ARGUMENT, "the gradient of a halo has a dtype, and rows of at least 1 number");
+    for (uint32_t r = 0; !code && r < s->rank_count; r++) {
+        const char *none = !ranks[r].d_halo ? "d_halo" : !ranks[r].dx ? "dx" : NULL;
+        code = s->rows[r].tokens && none ? missing(s, r, none, err)
+                                         : check_rows(s, layer, numbers, fcp_dtype_size(dtype), r, err);
+    }
+    if (!code && !s->kind->halo_gradient) code = cannot_recur(s, err);
+    if (!code) code = enter(s, err);
+    return code ? code : leave(s, s->kind->halo_gradient(s, layer, dtype, numbers, ranks, stream, err));
+}
+
+fcp_code fcp_session_scan(fcp_session *s, uint32_t layer, fcp_pass pass, const fcp_scan_rank *ranks, void *stream,
+                          fcp_error *err) {
+    fcp_code code = check_layer(s, layer, FCP_SCAN, pass, ranks, stream, err);
+    for (uint32_t r = 0; !code && r < s->rank_count; r++) {
+        const fcp_scan_rank *x = &ranks[r];
+        const char *none = !x->decay ? "decay" : !x->state ? "state" : !x->entering ? "entering" : NULL;
+        if (s->rows[r].stretches && none) code = missing(s, r, none, err);
+    }
+    if (!code && !s->kind->scan) code = cannot_recur(s, err);
+    if (!code) code = enter(s, err);
+    return code ? code : leave(s, s->kind->scan(s, layer, pass, ranks, stream, err));
 }
 
 /* --- timings ------------------------------------------------------------------------------------------------------ */

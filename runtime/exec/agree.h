@@ -25,4 +25,28 @@ fcp_code fcp_agree(fcp_net *net, const fcp_promise *mine, fcp_error *err);
 /* Compares in a process that refuses the plan (mine->made is an error). True: all processes refuse it, so nothing has
  * changed for any of them. False: some have taken it, or it is unknown. */
 bool fcp_agree_to_refuse(fcp_net *net, const fcp_promise *mine);
+
+/* A call about a layer that recurs, as far as all processes must make the same one. */
+typedef enum fcp_call_kind { FCP_CALL_HALO, FCP_CALL_HALO_GRADIENT, FCP_CALL_SCAN } fcp_call_kind;
+typedef struct fcp_call {
+    uint64_t row; /* halo: bytes of a row. Its gradient: numbers of a row. scan: 0 */
+    uint32_t kind, layer, pass;
+    uint32_t dtype; /* of a halo's gradient; else 0 */
+} fcp_call;
+/* The calls on which all processes have agreed so far. Zeros: none. */
+typedef struct fcp_calls {
+    fcp_call *list;
+    uint32_t count, held;
+} fcp_calls;
+/* Compares a call that is new to `calls` with what the other processes call, and gives its number, which is the same in
+ * all of them. A call that is known costs nothing.
+ *   made   what has become of getting ready, as in fcp_promise. If it is an error, that is returned
+ * FCP_E_ARGUMENT: another process makes another call. The code of another process: that one cannot begin. Then all
+ * processes return an error, and the session goes on. FCP_E_RUN and FCP_E_INTERRUPTED: it is not known what the others
+ * do, and the session must refuse further calls. */
+fcp_code fcp_agree_call(fcp_net *net, fcp_calls *calls, const fcp_call *call, fcp_code made, uint32_t *out_number,
+                        fcp_error *err);
+/* Whether a call is known. */
+bool fcp_call_known(const fcp_calls *calls, const fcp_call *call);
+void fcp_calls_free(fcp_calls *calls);
 #endif

@@ -32,6 +32,15 @@ typedef struct fcp_session_kind {
     /* Runs a pass on this process's ranks; `tensors` has one entry for each of them. `stream` is the caller's. If it
      * is NULL, the session uses its own, and the run has ended when this returns. */
     fcp_code (*run)(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err);
+    /* What fcp_session_halo, _halo_gradient and _scan do. The session is that of the first plan, which has this layer,
+     * of this kind and with this pass; tensors that are needed are there, and fcp_session.rows is filled. NULL: the kind
+     * has no layers that recur. */
+    fcp_code (*halo)(fcp_session *session, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks, void *stream,
+                     fcp_error *err);
+    fcp_code (*halo_gradient)(fcp_session *session, uint32_t layer, fcp_dtype dtype, uint64_t numbers,
+                              const fcp_halo_gradient_rank *ranks, void *stream, fcp_error *err);
+    fcp_code (*scan)(fcp_session *session, uint32_t layer, fcp_pass pass, const fcp_scan_rank *ranks, void *stream,
+                     fcp_error *err);
     /* Waits for all runs. NULL: runs have ended when they return. */
     fcp_code (*wait)(fcp_session *session, fcp_error *err);
     /* Takes another plan of the same model and ranks. After an error the session has its old plan, or refuses all
@@ -59,6 +68,12 @@ typedef struct fcp_times {
     uint64_t began;      /* of the run under way, as fcp_clock_ns has it; for kinds that read the clock */
     bool ran[FCP_PASSES], collected;
 } fcp_times;
+
+/* How many tokens and stretches a rank has: the sizes of the tensors of layers that recur. */
+typedef struct fcp_rank_rows {
+    uint64_t tokens;
+    uint32_t stretches;
+} fcp_rank_rows;
 
 /* The plans of a session. Each plan has a session of the same kind, with work lists, streams and connections of its
  * own. The session of the first plan is the one that the caller has. It lends its arenas to the others; they can
@@ -88,6 +103,7 @@ struct fcp_session {
     bool looked, keys_stay;          /* fcp_keys_stay has been asked about the plan, and what it said */
     fcp_interrupt interrupt;         /* runtime/session.c begins it with each function that may take long */
     fcp_times *times;                /* NULL: nothing is recorded */
+    fcp_rank_rows *rows;             /* of this process's ranks; NULL: no layer that recurs has run so far */
     fcp_session_plans *plans;        /* of a session that a caller has; NULL in the others */
     fcp_session *lender;             /* whose arenas it uses; NULL: it has its own */
 };

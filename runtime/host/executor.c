@@ -12,7 +12,6 @@
  *           time, an arena for each rank (as much as fcp_rank_memory counts) and scratch memory for each worker. A
  *           session that was added to another one (fcp_session_add) computes in the arenas of that one, its lender.
  */
-#define _GNU_SOURCE /* pthread_timedjoin_np */
 #include "runtime/host/executor.h"
 #include "runtime/plan/extract.h"
 #include "runtime/plan/enum_names.h"
@@ -24,9 +23,10 @@
 #include "runtime/exec/agree.h"
 #include "runtime/host/blas.h"
 #include "runtime/host/queues.h"
+#include "runtime/host/recurrent_host.h"
 #include "runtime/host/sums.h"
 
-enum { COMPUTE_STACK = 512 << 10, COMM_STACK = 256 << 10, DEFAULT_TIMEOUT_S = 120 };
+enum { COMM_STACK = 256 << 10, DEFAULT_TIMEOUT_S = 120 };
 
 static fcp_code init_locks(fcp_exec *s, fcp_error *err) {
     const char *text = "no memory for locks";
@@ -114,6 +114,7 @@ static void free_tables(fcp_rank *rank) {
 static void exec_free(fcp_session *session) {
     fcp_exec *s = (fcp_exec *)session;
     if (s->base.net && s->broken) fcp_net_abort(s->base.net);
+    fcp_recurrent_free(s);
     for (uint32_t r = 0; r < s->base.rank_count; r++) {
         fcp_rank *rank = s->ranks ? &s->ranks[r] : NULL;
         if (rank && rank->memory) s->device->backend->release(s->device, rank->memory);
@@ -221,12 +222,6 @@ static fcp_code exec_create(const fcp_plan *plan, const fcp_session_options *opt
 static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
     s->pass = pass;
     if (s->base.times) s->base.times->began = fcp_clock_ns();
-    s->failed = false;
-    s->progress = 0;
-    s->computing = 0;
-    s->error = (fcp_error){0};
-    s->free_count = s->team_size > 1 ? 0 : s->workers;
-    for (uint32_t i = 0; i < s->free_count; i++) s->free_workers[i] = i;
     for (uint32_t r = 0; r < s->base.rank_count; r++) {
         fcp_rank *rank = &s->ranks[r];
         fcp_arena_lay(s->plan, pass, rank->index, &s->homes[rank->index], &rank->slots[pass], lender_of(rank)->memory,
@@ -240,12 +235,9 @@ static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
         rank->arena.table = tensors[r].table ? rank->table : NULL;
         rank->arena.d_table = tensors[r].d_table && pass == FCP_BACKWARD ? rank->d_table : NULL;
         rank->prepared = false;
-        rank->waiting = FCP_NONE;
         rank->completed[FCP_COMPUTE] = rank->completed[FCP_COMM] = 0;
-        s->teams[r].stop = false;
-        s->teams[r].call = 0;
     }
-    fcp_net_reset(s->base.net);
+    fcp_queue_begin(s);
 }
 
 static fcp_code refuse(const fcp_exec *s, fcp_error *err) {
@@ -286,6 +278,7 @@ static fcp_code exec_rebind(fcp_session *session, const fcp_plan *plan, fcp_erro
     s->homes = homes;
     s->bundles = bundles;
     s->plan = s->base.plan = plan;
+    fcp_recurrent_free(s);
     for (uint32_t r = 0; r < session->rank_count; r++) free_tables(&s->ranks[r]);
     for (uint32_t r = 0; code == FCP_OK && r < session->rank_count; r++) code = make_rank(s, &s->ranks[r], &why);
     const fcp_promise mine = {.plan = plan, .made = code};
@@ -302,52 +295,23 @@ static void no_thread(fcp_exec *s, const fcp_rank *rank) {
     fcp_queue_fail(s, FCP_E_NO_MEMORY, fcp_where_rank(rank->index), text);
 }
 
-/* Waits for a thread, and asks the caller meanwhile. The timed wait uses the time of day: if somebody sets the clock
- * back, the caller is asked later. */
-static void join(fcp_exec *s, pthread_t thread) {
-    struct timespec until;
-    while (s->base.interrupt.asked && !s->failed) {
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += FCP_INTERRUPT_MS * 1000000L / 2;
-        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-        if (!pthread_timedjoin_np(thread, NULL, &until)) return;
-        fcp_queue_over(s);
-    }
-    pthread_join(thread, NULL);
-}
-
 /* Starts a thread for each queue that has instructions, except the last rank's compute queue, which this thread
  * executes itself. Then waits for all. */
 static void run_threads(fcp_exec *s, pthread_t *threads) {
-    uint32_t ranks = s->base.rank_count, helpers = ranks * (s->team_size - 1), started = 0, helping = 0;
-    for (uint32_t i = 0; i < helpers && !s->failed; i++) {
-        struct fcp_member *m = &s->members[i];
-        uint32_t rank = i / (s->team_size - 1);
-        m->team = &s->teams[rank];
-        m->worker = rank * s->team_size + 1 + i % (s->team_size - 1);
-        if (fcp_thread_start(&m->thread, COMPUTE_STACK, fcp_queue_help, m)) helping++;
-        else
-            fcp_queue_fail(s, FCP_E_NO_MEMORY, fcp_where_rank(s->ranks[rank].index),
-                 "out of memory: no thread for a helper could be started");
-    }
+    const uint32_t ranks = s->base.rank_count, helping = fcp_queue_help_begin(s);
+    uint32_t started = 0;
     for (uint32_t r = 0; r < ranks && !s->failed; r++) {
         fcp_rank *rank = &s->ranks[r];
         const bool moves = fcp_stream_of(s->plan, s->pass, rank->index, FCP_COMM)->count != 0;
         if (moves && fcp_thread_start(&threads[started], COMM_STACK, fcp_queue_comm, rank)) started++;
         else if (moves) no_thread(s, rank);
         if (r + 1 == ranks || s->failed) break;
-        if (fcp_thread_start(&threads[started], COMPUTE_STACK, fcp_queue_compute, rank)) started++;
+        if (fcp_thread_start(&threads[started], FCP_QUEUE_STACK, fcp_queue_compute, rank)) started++;
         else no_thread(s, rank);
     }
     if (!s->failed) fcp_queue_compute(&s->ranks[ranks - 1]);
-    for (uint32_t i = 0; i < started; i++) join(s, threads[i]);
-    for (uint32_t r = 0; helping && r < ranks; r++) {
-        pthread_mutex_lock(&s->teams[r].lock);
-        s->teams[r].stop = true;
-        pthread_cond_broadcast(&s->teams[r].changed);
-        pthread_mutex_unlock(&s->teams[r].lock);
-    }
-    for (uint32_t i = 0; i < helping; i++) pthread_join(s->members[i].thread, NULL); /* they have nothing to do */
+    for (uint32_t i = 0; i < started; i++) fcp_queue_join(s, threads[i]);
+    fcp_queue_help_end(s, helping);
 }
 
 /* Makes ready the tables that a run brings, and the sums of their gradients. */
@@ -400,6 +364,38 @@ static fcp_code exec_run(fcp_session *session, fcp_pass pass, const fcp_tensors 
     return s->error.code;
 }
 
+/* Runs a call about a layer that recurs. */
+static fcp_code recur(fcp_session *session, const fcp_call *call, fcp_recurrent_tensors tensors, fcp_error *err) {
+    fcp_exec *s = (fcp_exec *)session;
+    bool broken = false;
+    if (s->broken) return refuse(s, err);
+    const fcp_code code = fcp_recurrent_run(s, call, tensors, &broken, err);
+    if (broken) s->broken = "a call of this session has failed";
+    return code;
+}
+
+static fcp_code exec_halo(fcp_session *session, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks,
+                          void *stream, fcp_error *err) {
+    const fcp_call call = {.row = row_bytes, .kind = FCP_CALL_HALO, .layer = layer, .pass = FCP_FORWARD};
+    (void)stream;
+    return recur(session, &call, (fcp_recurrent_tensors){.halo = ranks}, err);
+}
+
+static fcp_code exec_halo_gradient(fcp_session *session, uint32_t layer, fcp_dtype dtype, uint64_t numbers,
+                                   const fcp_halo_gradient_rank *ranks, void *stream, fcp_error *err) {
+    const fcp_call call = {
+        .row = numbers, .kind = FCP_CALL_HALO_GRADIENT, .layer = layer, .pass = FCP_BACKWARD, .dtype = (uint32_t)dtype};
+    (void)stream;
+    return recur(session, &call, (fcp_recurrent_tensors){.gradient = ranks}, err);
+}
+
+static fcp_code exec_scan(fcp_session *session, uint32_t layer, fcp_pass pass, const fcp_scan_rank *ranks, void *stream,
+                          fcp_error *err) {
+    const fcp_call call = {.kind = FCP_CALL_SCAN, .layer = layer, .pass = (uint32_t)pass};
+    (void)stream;
+    return recur(session, &call, (fcp_recurrent_tensors){.scan = ranks}, err);
+}
+
 static fcp_code exec_gather(fcp_session *session, const void *mine, size_t bytes, void *out_all, fcp_error *err) {
     return fcp_net_gather(session->net, mine, bytes, out_all, err);
 }
@@ -417,6 +413,9 @@ const fcp_session_kind fcp_session_host = {.name = "host",
                                            .create = exec_create,
                                            .free = exec_free,
                                            .run = exec_run,
+                                           .halo = exec_halo,
+                                           .halo_gradient = exec_halo_gradient,
+                                           .scan = exec_scan,
                                            .rebind = exec_rebind,
                                            .refuse = exec_refuse,
                                            .gather = exec_gather,

@@ -14,11 +14,14 @@
  *           transport knows this, if it can (fcp_net_progress).
  * Cost:     beside what the instructions cost, a lock for each of them and one for each head that is given out.
  */
+#define _GNU_SOURCE /* pthread_timedjoin_np */
 #include "runtime/host/queues.h"
 #include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "runtime/base/threads.h"
 
 /* Which of this process's ranks it is. */
 static uint32_t own_index(const fcp_rank *rank) { return (uint32_t)(rank - rank->session->ranks); }
@@ -55,6 +58,34 @@ static void fail_at(fcp_rank *rank, fcp_queue queue, uint32_t index, fcp_code co
     int used = fcp_where_text(s->plan, &where, "", text, sizeof text);
     snprintf(text + used, sizeof text - (size_t)used, ": %s", why);
     fcp_queue_fail(s, code, where, text);
+}
+
+void fcp_queue_begin(fcp_exec *s) {
+    s->failed = false;
+    s->progress = 0;
+    s->computing = 0;
+    s->error = (fcp_error){0};
+    s->free_count = s->team_size > 1 ? 0 : s->workers;
+    for (uint32_t i = 0; i < s->free_count; i++) s->free_workers[i] = i;
+    for (uint32_t r = 0; r < s->base.rank_count; r++) {
+        s->ranks[r].waiting = FCP_NONE;
+        s->teams[r].stop = false;
+        s->teams[r].call = 0;
+    }
+    fcp_net_reset(s->base.net);
+}
+
+/* The timed wait uses the time of day: if somebody sets the clock back, the caller is asked later. */
+void fcp_queue_join(fcp_exec *s, pthread_t thread) {
+    struct timespec until;
+    while (s->base.interrupt.asked && !s->failed) {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += FCP_INTERRUPT_MS * 1000000L / 2;
+        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+        if (!pthread_timedjoin_np(thread, NULL, &until)) return;
+        fcp_queue_over(s);
+    }
+    pthread_join(thread, NULL);
 }
 
 bool fcp_queue_over(void *session) {
@@ -108,8 +139,7 @@ static bool patience_ends(const fcp_exec *s, struct patience *p, uint32_t round)
 
 /* --- workers and teams -------------------------------------------------------------------------------------------- */
 
-/* Waits for a worker to compute with. False: the pass has failed. */
-static bool take_worker(fcp_rank *rank, uint32_t *out_worker) {
+bool fcp_queue_take_worker(fcp_rank *rank, uint32_t *out_worker) {
     fcp_exec *s = rank->session;
     if (s->team_size > 1) {
         *out_worker = own_index(rank) * s->team_size;
@@ -125,7 +155,7 @@ static bool take_worker(fcp_rank *rank, uint32_t *out_worker) {
     return ok;
 }
 
-static void give_worker(fcp_rank *rank, uint32_t worker) {
+void fcp_queue_give_worker(fcp_rank *rank, uint32_t worker) {
     fcp_exec *s = rank->session;
     s->computing--;
     if (s->team_size > 1) return;
@@ -135,24 +165,23 @@ static void give_worker(fcp_rank *rank, uint32_t worker) {
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Computes heads until none is left. The lock is held when this is called and when it returns. */
-static void share_heads(struct fcp_team *t, uint32_t worker) {
-    const fcp_rank *rank = t->rank;
-    uint32_t heads = rank->arena.kv_heads;
+/* Does items until none is left. The lock is held when this is called and when it returns. */
+static void do_items(struct fcp_team *t, uint32_t worker) {
     t->busy++;
-    while (t->next_head < heads && t->code == FCP_OK) {
-        uint32_t head = t->next_head++, first = t->first, count = t->count;
+    while (t->next < t->items && t->code == FCP_OK && !t->rank->session->failed) {
+        const uint32_t item = t->next++;
+        fcp_queue_item *work = t->work;
+        const void *context = t->context;
         fcp_error err;
         pthread_mutex_unlock(&t->lock);
-        fcp_device *device = rank->session->device;
-        fcp_code code = device->backend->attend(device, worker, &rank->arena, first, count, head, 1, &err);
+        fcp_code code = work(t->rank, worker, item, context, &err);
         pthread_mutex_lock(&t->lock);
         if (code != FCP_OK && t->code == FCP_OK) t->code = code, t->err = err;
     }
     if (--t->busy == 0) pthread_cond_broadcast(&t->changed);
 }
 
-void *fcp_queue_help(void *argument) {
+static void *help(void *argument) {
     struct fcp_member *m = argument;
     struct fcp_team *t = m->team;
     uint64_t seen = 0;
@@ -161,21 +190,56 @@ void *fcp_queue_help(void *argument) {
         while (t->call == seen && !t->stop) pthread_cond_wait(&t->changed, &t->lock);
         if (t->stop) break;
         seen = t->call;
-        share_heads(t, m->worker);
+        do_items(t, m->worker);
     }
     pthread_mutex_unlock(&t->lock);
     return NULL;
 }
 
-static fcp_code team_attend(struct fcp_team *t, uint32_t worker, const fcp_instr *x, fcp_error *err) {
+uint32_t fcp_queue_help_begin(fcp_exec *s) {
+    const uint32_t each = s->team_size - 1, helpers = s->base.rank_count * each;
+    uint32_t helping = 0;
+    for (uint32_t i = 0; i < helpers && !s->failed; i++) {
+        struct fcp_member *m = &s->members[i];
+        uint32_t rank = i / each;
+        m->team = &s->teams[rank];
+        m->worker = rank * s->team_size + 1 + i % each;
+        if (fcp_thread_start(&m->thread, FCP_QUEUE_STACK, help, m)) helping++;
+        else
+            fcp_queue_fail(s, FCP_E_NO_MEMORY, fcp_where_rank(s->ranks[rank].index),
+                           "out of memory: no thread for a helper could be started");
+    }
+    return helping;
+}
+
+void fcp_queue_help_end(fcp_exec *s, uint32_t helping) {
+    for (uint32_t r = 0; helping && r < s->base.rank_count; r++) {
+        pthread_mutex_lock(&s->teams[r].lock);
+        s->teams[r].stop = true;
+        pthread_cond_broadcast(&s->teams[r].changed);
+        pthread_mutex_unlock(&s->teams[r].lock);
+    }
+    for (uint32_t i = 0; i < helping; i++) pthread_join(s->members[i].thread, NULL); /* they have nothing to do */
+}
+
+fcp_code fcp_queue_share(fcp_rank *rank, uint32_t worker, uint32_t items, fcp_queue_item *work, const void *context,
+                         fcp_error *err) {
+    struct fcp_team *t = &rank->session->teams[own_index(rank)];
+    if (rank->session->team_size == 1 || items == 1) {
+        fcp_code code = FCP_OK;
+        for (uint32_t i = 0; i < items && !code && !fcp_queue_over(rank->session); i++)
+            code = work(rank, worker, i, context, err);
+        return code;
+    }
     pthread_mutex_lock(&t->lock);
-    t->first = x->a;
-    t->count = x->b;
-    t->next_head = 0;
+    t->work = work;
+    t->context = context;
+    t->items = items;
+    t->next = 0;
     t->code = FCP_OK;
     t->call++;
     pthread_cond_broadcast(&t->changed);
-    share_heads(t, worker);
+    do_items(t, worker);
     while (t->busy) pause_until(t->rank->session, &t->changed, &t->lock, NULL);
     fcp_code code = t->code;
     if (code != FCP_OK) *err = t->err;
@@ -249,11 +313,18 @@ static void copy_local(fcp_rank *rank, const fcp_instr *x) {
     }
 }
 
+/* One KV head of an ATTEND. */
+static fcp_code attend_head(fcp_rank *rank, uint32_t worker, uint32_t head, const void *instr, fcp_error *err) {
+    const fcp_instr *x = instr;
+    fcp_device *device = rank->session->device;
+    return device->backend->attend(device, worker, &rank->arena, x->a, x->b, head, 1, err);
+}
+
 static fcp_code compute(fcp_rank *rank, const fcp_instr *x, fcp_error *err) {
     fcp_exec *s = rank->session;
     uint32_t worker;
     fcp_code code = FCP_OK;
-    if (!take_worker(rank, &worker)) return FCP_OK; /* somebody else has failed */
+    if (!fcp_queue_take_worker(rank, &worker)) return FCP_OK; /* somebody else has failed */
     switch (x->op) {
     case FCP_OP_COPY: copy_local(rank, x); break;
     case FCP_OP_DELTA: s->device->backend->delta(s->device, worker, &rank->arena, x->a, x->b); break;
@@ -272,14 +343,14 @@ static fcp_code compute(fcp_rank *rank, const fcp_instr *x, fcp_error *err) {
     case FCP_OP_ATTEND:
         if (rank->arena.pass == FCP_BACKWARD) open_accumulators(rank, x);
         else fcp_partials_attended(&rank->partials, s->plan, x);
-        if (s->team_size > 1) code = team_attend(&s->teams[own_index(rank)], worker, x, err);
+        if (s->team_size > 1) code = fcp_queue_share(rank, worker, rank->arena.kv_heads, attend_head, x, err);
         else
             code = s->device->backend->attend(s->device, worker, &rank->arena, x->a, x->b, 0,
                                               rank->arena.kv_heads, err);
         break;
     default: code = fcp_fail(err, FCP_E_INTERNAL, "not an instruction of this queue");
     }
-    give_worker(rank, worker);
+    fcp_queue_give_worker(rank, worker);
     return code;
 }
 
@@ -306,6 +377,27 @@ static void do_messages(fcp_rank *rank, const fcp_instr *x, fcp_direction dir) {
     }
 }
 
+fcp_code fcp_queue_group(fcp_rank *rank, fcp_pass pass, uint32_t round, const fcp_wire *wires, uint32_t count,
+                         uint32_t *out_late, fcp_error *err) {
+    fcp_exec *s = rank->session;
+    fcp_code code = fcp_net_launch(s->base.net, rank->index, pass, round, wires, count, err);
+    struct patience patience = patience_begin(s);
+    *out_late = FCP_NONE;
+    rank->waiting = round;
+    while (code == FCP_OK) {
+        uint32_t wire = 0;
+        fcp_wait state = fcp_net_wait(s->base.net, rank->index, slice(s), &wire, err);
+        if (state == FCP_WAIT_ABORTED) return FCP_OK;
+        if (state == FCP_WAIT_FAILED) return err->code;
+        if (state == FCP_WAIT_DONE) break;
+        if (!patience_ends(s, &patience, round)) continue;
+        *out_late = wire;
+        return FCP_OK;
+    }
+    rank->waiting = FCP_NONE;
+    return code;
+}
+
 static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_error *err) {
     fcp_exec *s = rank->session;
     const fcp_transfer *transfers = &s->plan->transfers[x->a];
@@ -314,17 +406,11 @@ static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_e
     for (uint32_t i = 0; times && code == FCP_OK && i < x->b; i++)
         rank->wires.list[i].ended = &times->transfers[x->a + i];
     if (code == FCP_OK) do_messages(rank, x, FCP_SEND);
-    if (code == FCP_OK) code = fcp_net_launch(s->base.net, rank->index, s->pass, x->c, rank->wires.list, x->b, err);
-    struct patience patience = patience_begin(s);
-    rank->waiting = x->c;
-    while (code == FCP_OK) {
-        uint32_t wire = 0;
-        fcp_wait state = fcp_net_wait(s->base.net, rank->index, slice(s), &wire, err);
-        if (state == FCP_WAIT_ABORTED) return FCP_OK;
-        if (state == FCP_WAIT_FAILED) return err->code;
-        if (state == FCP_WAIT_DONE) break;
-        if (!patience_ends(s, &patience, x->c)) continue;
-        const fcp_transfer *t = &transfers[wire];
+    uint32_t late = FCP_NONE;
+    if (code == FCP_OK) code = fcp_queue_group(rank, s->pass, x->c, rank->wires.list, x->b, &late, err);
+    if (code != FCP_OK || s->failed) return code;
+    if (late != FCP_NONE) {
+        const fcp_transfer *t = &transfers[late];
         char why[240], what[40];
         if (t->block == FCP_NONE) snprintf(what, sizeof what, "%s", fcp_class_texts[t->cls]);
         else snprintf(what, sizeof what, "%s of block %u", fcp_class_texts[t->cls], t->block);
@@ -334,8 +420,6 @@ static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_e
         fail_at(rank, FCP_COMM, index, FCP_E_RUN, why);
         return FCP_OK;
     }
-    rank->waiting = FCP_NONE;
-    if (code != FCP_OK) return code;
     for (uint32_t i = 0; times && i < x->b; i++) times->transfers[x->a + i] -= times->began;
     do_messages(rank, x, FCP_RECV);
     fcp_partials_launched(&rank->partials, s->plan, x);
@@ -391,9 +475,9 @@ static void run_queue(fcp_rank *rank, fcp_queue queue) {
 void *fcp_queue_compute(void *argument) {
     fcp_rank *rank = argument;
     uint32_t worker;
-    if (!take_worker(rank, &worker)) return NULL;
+    if (!fcp_queue_take_worker(rank, &worker)) return NULL;
     rank->session->device->backend->prepare(rank->session->device, &rank->arena);
-    give_worker(rank, worker);
+    fcp_queue_give_worker(rank, worker);
     pthread_mutex_lock(&rank->lock);
     rank->prepared = true;
     pthread_cond_broadcast(&rank->changed);

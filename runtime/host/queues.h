@@ -36,14 +36,19 @@ typedef struct fcp_rank {
     _Atomic uint32_t waiting;        /* the round in which it waits for its group; FCP_NONE: it does not */
 } fcp_rank;
 
-/* The helpers of one rank, which share out the KV heads of one ATTEND at a time. */
+/* One of several pieces of work that do not depend on each other, such as a head of an ATTEND. */
+typedef fcp_code fcp_queue_item(fcp_rank *rank, uint32_t worker, uint32_t item, const void *context, fcp_error *err);
+
+/* The helpers of one rank, which share out the items of one work at a time. */
 struct fcp_team {
     fcp_rank *rank;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint64_t call;            /* number of the ATTEND under way */
-    uint32_t first, count;    /* its visits */
-    uint32_t next_head, busy; /* the next head to give out; how many members work */
+    uint64_t call;            /* number of the work under way */
+    fcp_queue_item *work;
+    const void *context;
+    uint32_t items, next;     /* how many there are; the next to give out */
+    uint32_t busy;            /* how many members work */
     bool stop, locks;
     fcp_code code;
     fcp_error err;
@@ -66,6 +71,7 @@ struct fcp_exec {
     struct fcp_team *teams;
     struct fcp_member *members; /* team_size - 1 for each rank */
     const char *broken; /* why it runs no more; NULL: it does */
+    struct fcp_recurrent_room *recurrent; /* recurrent_host.c; NULL: no layer that recurs has run so far */
     /* workers that nobody computes with, under lock */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -79,12 +85,31 @@ struct fcp_exec {
     fcp_error error; /* the first, under lock */
 };
 
-/* The functions that threads run. fcp_queue_compute and fcp_queue_comm take an fcp_rank: they execute the queue of
- * that name to its end, or until the pass fails. fcp_queue_help takes a struct fcp_member: it computes heads until
- * its team stops. */
+/* The functions that threads run. They take an fcp_rank, and execute the queue of that name to its end, or until the
+ * pass fails. */
 void *fcp_queue_compute(void *rank);
 void *fcp_queue_comm(void *rank);
-void *fcp_queue_help(void *member);
+enum { FCP_QUEUE_STACK = 512 << 10 }; /* bytes of the stack of a thread that computes */
+
+/* A pass, or another call in which all ranks take part, begins: nothing has failed, and nobody computes. */
+void fcp_queue_begin(fcp_exec *s);
+/* Starts the helpers of all ranks, if they have some, and returns how many were started; and ends them. */
+uint32_t fcp_queue_help_begin(fcp_exec *s);
+void fcp_queue_help_end(fcp_exec *s, uint32_t helping);
+/* Waits for a thread, and asks the caller meanwhile. */
+void fcp_queue_join(fcp_exec *s, pthread_t thread);
+
+/* Waits for a worker to compute with. False: the pass has failed, and there is none to give back. */
+bool fcp_queue_take_worker(fcp_rank *rank, uint32_t *out_worker);
+void fcp_queue_give_worker(fcp_rank *rank, uint32_t worker);
+/* Does all items of a work, together with the rank's helpers. The caller has `worker`. */
+fcp_code fcp_queue_share(fcp_rank *rank, uint32_t worker, uint32_t items, fcp_queue_item *work, const void *context,
+                         fcp_error *err);
+/* Launches a rank's transfers of a round, and waits until they are complete. *out_late: FCP_NONE; or a wire that was not
+ * complete when the time was over, and then nothing has failed so far. If the pass has failed meanwhile, this returns
+ * FCP_OK and the transfers are not complete. Callers look at fcp_exec.failed. */
+fcp_code fcp_queue_group(fcp_rank *rank, fcp_pass pass, uint32_t round, const fcp_wire *wires, uint32_t count,
+                         uint32_t *out_late, fcp_error *err);
 /* Returns whether the pass has failed. `session` is an fcp_exec. In the caller's thread, first asks the caller whether
  * to stop. */
 bool fcp_queue_over(void *session);
