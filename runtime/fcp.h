@@ -274,8 +274,9 @@ typedef struct fcp_stretch {
 } fcp_stretch;
 /* The stretches of a rank, in the order of its tensors: returns how many there are, and writes them to `out` unless that
  * is NULL. Together they are all tokens of the rank. They never change the order of the rank's tokens, so their lengths,
- * added up, are the cu_seqlens of a kernel that takes packed sequences. A split plan, whose sequences have other numbers
- * of queries than of keys, has none. */
+ * added up, are the cu_seqlens of a kernel that takes packed sequences. A plan of which
+ * some sequence has another number of queries than of keys has none. Where the caller holds keys elsewhere than queries
+ * (some plans that divide heads), the tokens are where their queries are. */
 uint32_t fcp_plan_stretches(const fcp_plan *plan, uint32_t rank, fcp_stretch *out);
 
 /* A kind of layers beside attention, as the program's `layers` has it. */

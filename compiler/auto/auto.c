@@ -324,12 +324,15 @@ fcp_code auto_choose(const struct fcpc_program *program, const fcpc_batch *batch
     fcp_code code = open_job(&j, program, batch, stop, d, kept, report);
     if (code) return code;
     code = try_job(&j, out_settings);
-    if (!code && j.best != FCP_NONE) { /* else it is the batch's error, or that of this candidate: planning it tells */
+    if (code != FCP_E_NO_MEMORY && code != FCP_E_INTERRUPTED && code != FCP_E_PROFILE) code = FCP_OK;
+    /* if nothing could be planned, it is the batch's error: planning the first candidate tells. An error of a later one
+     * does not undo what was found */
+    if (!code && j.best != FCP_NONE) {
         if (report->moves.makespan >= auto_best_time(&j)) report->moves.kept = 0;
         report->chosen = report->moves.kept ? report->moves.of : j.best;
         report->at[report->chosen].end = AUTO_CHOSEN;
         auto_apply(program, &report->at[report->chosen], out_settings);
     }
     auto_forget(&j, kept);
-    return code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED || code == FCP_E_PROFILE ? code : FCP_OK;
+    return code;
 }

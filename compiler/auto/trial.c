@@ -126,6 +126,7 @@ static void predict(void *context) {
     const uint64_t *linear = t->settings.linear;
     const sim_options options = {.stop = t->job->stop,
                                  .brief = true,
+                                 .recurrent = true,
                                  .room = t->room,
                                  .counts = t->counts,
                                  .linear = {linear[FCP_FORWARD], linear[FCP_BACKWARD]}};

@@ -4,14 +4,14 @@
  * Gives:    RECURRENT, STEP_STREAMS, STEPS and HALO_ROWS.
  * Method:   only documents that are cut need anything. Their stretches are sorted by place in the batch; each layer then
  *           makes steps from the list, and the steps are sorted into one stream for each rank.
- * Cost:     linear in the spans of all ranks, n log n in the stretches of documents that are cut.
+ * Cost:     linear in the spans of all ranks and in the stretches of documents that are cut.
  */
 #include "compiler/recurrent/recurrent_make.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/base/group.h"
+#include "compiler/base/sort.h"
 #include "compiler/sema/program.h"
 #include "runtime/plan/plan_index.h"
 
@@ -25,9 +25,19 @@ bool recurrent_add(recurrent_batch *b, step_list *list, uint32_t rank, uint32_t 
     return true;
 }
 
-static int by_start(const void *a, const void *b) {
-    const cut_stretch *x = a, *y = b;
-    return x->at.start < y->at.start ? -1 : x->at.start > y->at.start;
+/* Puts the list in the order of the batch. A row is below 2^40 (a batch has no more tokens), so row and place in the list
+ * fit into 64 bits. */
+static fcp_code sort_stretches(recurrent_batch *b) {
+    enum { PLACE_BITS = 24 };
+    if (b->cut_count >> PLACE_BITS) return FCP_E_PLAN_SIZE;
+    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, b->cut_count), *more = ARENA_NEW(b->scratch, uint64_t, b->cut_count);
+    cut_stretch *sorted = ARENA_NEW(b->scratch, cut_stretch, b->cut_count);
+    if (!keys || !more || !sorted) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < b->cut_count; i++) keys[i] = b->cut[i].at.start << PLACE_BITS | i;
+    sort_u64(keys, more, b->cut_count);
+    for (uint32_t i = 0; i < b->cut_count; i++) sorted[i] = b->cut[keys[i] & ((1u << PLACE_BITS) - 1)];
+    b->cut = sorted;
+    return FCP_OK;
 }
 
 /* Lists the stretches of documents that are cut. Ranks hold runs of the batch in order, so most of the list is sorted as it
@@ -56,8 +66,7 @@ static fcp_code list_stretches(recurrent_batch *b) {
             at[b->cut_count++] = (cut_stretch){own[i], r, i};
         }
     }
-    if (!sorted) qsort(b->cut, b->cut_count, sizeof *b->cut, by_start);
-    return FCP_OK;
+    return sorted ? FCP_OK : sort_stretches(b);
 }
 
 /* Sorts the steps of one network into the streams of ranks: by rank, and of a rank by when they are done; steps of one time
@@ -153,7 +162,7 @@ fcp_code recurrent_build(planning *x) {
     for (uint32_t i = 0; i < g->recurrent_count; i++) layers[i].parts = 0;
     fcp_code code = fcp_plan_index(x->plan, &err);
     if (code) return code;
-    if (fcp_plan_split(x->plan))
+    if (!x->plan->self)
         return planning_fail(x, FCP_E_LENGTHS, g->at[AT_RECURRENT],
                              "halo and scan run along tokens, and here some sequence has other keys than queries");
     code = recurrent_make(x->plan, layers, g->recurrent_count, &x->memory, &x->scratch, x->stop, &t);

@@ -21,7 +21,7 @@ typedef struct recurrent_tables {
     fcp_halo_rows *halo_rows;
     uint64_t recurrent_count, step_streams_count, steps_count, halo_rows_count;
 } recurrent_tables;
-/* Makes them for an indexed plan that is not split. `layers`: what a program states of them; scans with
+/* Makes them for an indexed plan whose sequences have as many queries as keys. `layers`: what a program states of them; scans with
  * `parts` that are not 0 keep them, and then also a `shape` that is not FCP_SCAN_NONE; else both are chosen. memory: for the tables;
  * scratch: may be reset afterwards. Cost: linear in the stretches of documents that are cut, the messages and the ranks, but
  * for sorts. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED, FCP_E_PLAN_SIZE. */

@@ -332,9 +332,10 @@ fcp_code sim_choose_margin(const fcp_plan *plan, const sim_margins *margins, con
     if (!code && margins->count > 1) code = find_start(&c, &best);
     if (!code) code = go_down(&c, &best, out);
     for (int pass = 0; pass < FCP_PASSES && !code; pass++) {
-        if (!c.pass[pass].m.plan || (!plan->recurrent_count && (!options || !options->linear[pass]))) continue;
+        if (!c.pass[pass].m.plan || !options || (!options->recurrent && !options->linear[pass])) continue;
         code = set_margin(&c, best, &c.pass[pass]);
-        if (!code) code = recurrent_pass(&c.pass[pass], options, &out->pass[pass], &c.room->walks);
+        if (!code && options->recurrent)
+            code = recurrent_pass(&c.pass[pass], options, &out->pass[pass], &c.room->walks);
         if (!code) code = layer_pass(&c.pass[pass], options, &out->pass[pass], &c.room->scratch, &c.room->walks);
         arena_reset(&c.room->walks);
     }

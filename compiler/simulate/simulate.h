@@ -148,6 +148,7 @@ typedef struct sim_options {
     void *context;        /* for watch */
     uint64_t linear[FCP_PASSES]; /* what a token takes in the linear layers between two attentions; 0: they are left
                                   * out. They are counted on the network ROUNDS, if nothing is left out */
+    bool recurrent;       /* sim_choose_margin: layers that recur are predicted, too, as `simulate` always does */
     bool brief;           /* only the makespan is needed: `path`, and the bounds of ports and uplinks, are 0 */
     sim_room *room;       /* reusable memory, for one thread; NULL: nothing is kept */
     sim_counts *counts;   /* of the plan's shapes; NULL: they are counted for this call */

@@ -187,6 +187,7 @@ fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err) {
         }
     free(plan->sequence_offsets);
     plan->sequence_offsets = prefix;
+    plan->self = !memcmp(prefix, keys, (n + 1) * sizeof *prefix);
     plan->file_size = size;
     fcp_code code = index_classes(plan, err);
     if (!code) code = index_arrays(plan, err);

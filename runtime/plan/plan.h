@@ -92,6 +92,7 @@ struct fcp_plan {
                                  * all tokens; NULL: sequences are the documents, or fcp_plan_check refuses the field */
     uint64_t documents_count;   /* of documents; of sequences that have queries, where those are the documents */
     bool split;                 /* queries and keys are in blocks of their own */
+    bool self;                  /* every sequence has as many queries as keys, and token i is the same on both sides */
     /* malloc'd: for each array, where each sequence's values begin among its own, and behind them how many there are in
      * all; NULL for tables, and for fields with a value for each key or each query, whose values begin where tokens
      * do */

@@ -1,7 +1,7 @@
 /* stretches.c: a rank's tokens as layers that recur see them, and which such layers a plan has.
  *
  * Requires: an indexed plan.
- * Gives:    the rank's layout, cut where documents end, and joined where the next span goes on where the last one ended.
+ * Gives:    the rank's layout of queries, cut where documents end, and joined where the next span goes on where the last one ended.
  * Cost:     linear in the rank's spans and documents, and a search in the documents for each span.
  */
 #include "runtime/plan/stretches.h"
@@ -28,7 +28,7 @@ uint32_t fcp_stretches_of(const fcp_plan *plan, uint32_t rank, fcp_stretch *out)
     fcp_stretch last = {0};
     fcp_layout_at at = {0};
     fcp_span span;
-    if (fcp_plan_split(plan)) return 0;
+    if (!plan->self) return 0;
     while (fcp_side_layout(plan, FCP_QUERIES, rank, &at, &span)) {
         uint64_t row = offsets[span.sequence] + span.start, end = row + span.length;
         uint64_t document = plan->documents ? find(starts, plan->documents_count, row) : span.sequence;

@@ -18,6 +18,7 @@
 #define GROUPS(X)                                                                                                      \
     X(plan)                                                                                                            \
     X(growth)                                                                                                          \
+    X(recurrent)                                                                                                       \
     X(cells)                                                                                                           \
     X(fields)                                                                                                          \
     X(slices)                                                                                                          \

@@ -29,6 +29,7 @@ bool bench_find_fcpc(char path[PATH_MAX]);
 /* The groups, called by bench.c. */
 void bench_plan(void);
 void bench_growth(void);
+void bench_recurrent(void);
 void bench_cells(void);
 void bench_fields(void);
 void bench_slices(void);

@@ -65,7 +65,7 @@ static fcp_code predict(planning *x, const sim_profile *profile, uint64_t limit,
     } else if (!code) {
         code = passes_run(x, reshuffle_build, planning_own);
         if (!code) code = sim_choose_margin(x->plan, margins, profile, &options, &memory, &result, &margin, &err);
-        if (!code) *out_time = auto_time(&result);
+        if (!code) *out_time = auto_time(x->program, &result);
     }
     arena_free(&memory);
     arena_free(&counts.memory);
