@@ -168,6 +168,15 @@ static uint64_t array_bytes(const fcp_cutter *c, uint64_t array, uint64_t *out_c
 
 static uint64_t to_next(uint64_t at) { return (at + FCP_FILE_ALIGN - 1) / FCP_FILE_ALIGN * FCP_FILE_ALIGN; }
 
+/* The steps of a rank in a network, and how many records of halo_rows a step of it has. */
+static const fcp_step_stream *network_of(const fcp_plan *plan, uint64_t network, uint32_t rank) {
+    return fcp_steps_of(plan, (uint32_t)(network / FCP_PASSES), (fcp_pass)(network % FCP_PASSES), rank);
+}
+static uint32_t rows_of(const fcp_plan *plan, uint64_t network, const fcp_step *x) {
+    if (plan->recurrent[network / FCP_PASSES].kind == FCP_SCAN) return 0;
+    return x->op == FCP_STEP_COPY ? 2 : x->b;
+}
+
 /* How many records each table has. */
 static void count_records(const fcp_cutter *c, uint32_t rank, uint64_t counts[FCP_EXTRACT_TABLES]) {
     const fcp_plan *plan = c->plan;
@@ -177,8 +186,9 @@ static void count_records(const fcp_cutter *c, uint32_t rank, uint64_t counts[FC
 #define X(id, type, member) counts[FCP_SECTION_##id] = plan->member##_count;
     FCP_SECTIONS(X)
 #undef X
-    static const uint8_t others[] = {FCP_SECTION_SOURCE, FCP_SECTION_PIECES, FCP_SECTION_DEALS,     FCP_SECTION_PARTS,
-                                     FCP_SECTION_RUNS,   FCP_SECTION_INSTRS, FCP_SECTION_TRANSFERS, FCP_SECTION_DATA};
+    static const uint8_t others[] = {FCP_SECTION_SOURCE, FCP_SECTION_PIECES,   FCP_SECTION_DEALS,     FCP_SECTION_PARTS,
+                                     FCP_SECTION_RUNS,   FCP_SECTION_INSTRS,   FCP_SECTION_TRANSFERS, FCP_SECTION_DATA,
+                                     FCP_SECTION_STEPS,  FCP_SECTION_HALO_ROWS};
     for (size_t i = 0; i < sizeof others; i++) counts[others[i]] = 0;
     counts[FCP_SECTION_SEQUENCES] = c->of[SEQUENCES].count;
     counts[FCP_SECTION_BLOCKS] = c->of[BLOCKS].count;
@@ -200,6 +210,13 @@ static void count_records(const fcp_cutter *c, uint32_t rank, uint64_t counts[FC
     }
     for (uint64_t i = 0; i < plan->arrays_count; i++)
         counts[FCP_SECTION_DATA] = to_next(counts[FCP_SECTION_DATA] + array_bytes(c, i, &ignored));
+    counts[FCP_SECTION_STEP_STREAMS] = plan->recurrent_count * FCP_PASSES;
+    for (uint64_t network = 0; network < plan->recurrent_count * FCP_PASSES; network++) {
+        const fcp_step_stream *of = network_of(plan, network, rank);
+        counts[FCP_SECTION_STEPS] += of->count;
+        for (const fcp_step *x = plan->steps + of->first; x < plan->steps + of->first + of->count; x++)
+            counts[FCP_SECTION_HALO_ROWS] += rows_of(plan, network, x);
+    }
     uint64_t *own = counts + FCP_SECTION_COUNT;
     own[FCP_EXTRACT_ABOUT] = 1;
     own[FCP_EXTRACT_PLACES] = c->of[SEQUENCES].count;
@@ -301,6 +318,29 @@ static void write_queues(const fcp_cutter *c, uint32_t rank, const tables *to) {
     }
 }
 
+/* The steps of layers that recur. Registers and rows keep their numbers, because they are the rank's own. */
+static void write_steps(const fcp_cutter *c, uint32_t rank, const tables *to) {
+    const fcp_plan *plan = c->plan;
+    uint32_t steps = 0, rows = 0;
+    for (uint64_t network = 0; network < plan->recurrent_count * FCP_PASSES; network++) {
+        const fcp_step_stream *of = network_of(plan, network, rank);
+        to->step_streams[network] = (fcp_step_stream){steps, of->count, of->temporaries};
+        for (uint32_t i = 0; i < of->count; i++) {
+            fcp_step *x = &to->steps[steps++];
+            *x = plan->steps[of->first + i];
+            const uint32_t count = rows_of(plan, network, x);
+            if (!count) continue;
+            if (x->op == FCP_STEP_COPY) {
+                to->halo_rows[rows] = plan->halo_rows[x->a];
+                to->halo_rows[rows + 1] = plan->halo_rows[x->b];
+                x->b = rows + 1;
+            } else memcpy(to->halo_rows + rows, plan->halo_rows + x->a, count * sizeof *to->halo_rows);
+            x->a = rows;
+            rows += count;
+        }
+    }
+}
+
 static void write_data(const fcp_cutter *c, const tables *to) {
     const fcp_plan *plan = c->plan;
     uint64_t next = 0;
@@ -365,6 +405,7 @@ static void write_same(const fcp_cutter *c, const uint64_t lengths[FCP_EXTRACT_T
     SAME(BAND_ROWS, band_rows)
     SAME(BANDS, bands)
     SAME(HEAD_CLASSES, head_classes)
+    SAME(RECURRENT, recurrent)
 #undef SAME
 }
 
@@ -395,6 +436,7 @@ static fcp_code write_body(fcp_cutter *c, uint32_t rank, size_t *out_size, fcp_e
     write_batch(c, &to);
     write_work(c, &to);
     write_queues(c, rank, &to);
+    write_steps(c, rank, &to);
     write_data(c, &to);
     write_own(c, rank, &to);
     *out_size = size;

@@ -728,5 +728,6 @@ fcp_code fcp_plan_check(const fcp_plan *given, const volatile int *stop, fcp_err
     if (!code) code = check_blocks(plan, err);
     if (!code) code = check_layout(plan, err);
     if (!code) code = check_halves(plan, stop, err);
-    return code || !plan->extract ? code : fcp_extract_check(plan, err);
+    if (!code && plan->extract) code = fcp_extract_check(plan, err);
+    return code ? code : fcp_plan_check_recurrent(plan, stop, err);
 }

@@ -222,6 +222,7 @@ static const field band_row_fields[] = {F(mc_band_rows, q, I64), F(mc_band_rows,
                                         F(mc_band_rows, count, U32)};
 static const field band_fields[] = {F(mc_band, lo, I64), F(mc_band, lo_slope, I32), F(mc_band, hi, I64),
                                     F(mc_band, hi_slope, I32)};
+static const field halo_rows_fields[] = {F(fcp_halo_rows, first, U64), F(fcp_halo_rows, count, U32)};
 
 static void begin_value(out *o, const char *name) {
     if (o->json) {
@@ -568,6 +569,95 @@ static void put_code(out *o, const char *name, const mc_node *nodes, uint64_t co
     end_table(o);
 }
 
+/* --- layers that recur -------------------------------------------------------------------------------------------- */
+
+static void put_recurrent(out *o, const fcp_plan *plan) {
+    begin_table(o, "recurrent");
+    for (uint64_t i = 0; i < plan->recurrent_count; i++) {
+        const fcp_recurrent *x = &plan->recurrent[i];
+        begin_record(o, "recurrent", i);
+        put_word(o, "kind", NAME(fcp_layer_kind_names, x->kind));
+        put_number(o, "times", x->times);
+        if (x->kind == FCP_HALO) {
+            put_number(o, "before", x->before);
+            put_number(o, "after", x->after);
+            put_number(o, "channels", x->channels);
+        } else {
+            put_number(o, "heads", x->heads);
+            put_number(o, "rows", x->rows);
+            put_number(o, "columns", x->columns);
+            put_word(o, "decay", NAME(fcp_decay_names, x->decay));
+            put_number(o, "reverse", x->reverse);
+            put_number(o, "parts", x->parts);
+            put_word(o, "shape", NAME(fcp_scan_shape_names, x->shape));
+        }
+        put_number(o, "rounds", x->rounds[FCP_FORWARD]);
+        put_number(o, "bound", x->bound[FCP_FORWARD]);
+        if (x->kind == FCP_SCAN) put_number(o, "backward_rounds", x->rounds[FCP_BACKWARD]);
+        if (x->kind == FCP_SCAN) put_number(o, "backward_bound", x->bound[FCP_BACKWARD]);
+        end_record(o);
+    }
+    end_table(o);
+}
+
+/* The layer, pass and rank of a stream of steps. */
+static void put_network(out *o, const fcp_plan *plan, uint64_t stream) {
+    const uint32_t ranks = plan->problem->ranks;
+    put_number(o, "layer", stream / ranks / FCP_PASSES);
+    put_word(o, "pass", fcp_pass_names[stream / ranks % FCP_PASSES]);
+    put_number(o, "rank", stream % ranks);
+}
+
+static void put_step_streams(out *o, const fcp_plan *plan) {
+    begin_table(o, "step_streams");
+    for (uint64_t i = 0; i < plan->step_streams_count; i++) {
+        begin_record(o, "step_stream", i);
+        put_network(o, plan, i);
+        put_number(o, "first", plan->step_streams[i].first);
+        put_number(o, "count", plan->step_streams[i].count);
+        put_number(o, "temporaries", plan->step_streams[i].temporaries);
+        end_record(o);
+    }
+    end_table(o);
+}
+
+/* What a step of a scan works with. */
+static void put_scan_step(out *o, const fcp_step *s) {
+    put_number(o, "part", s->part);
+    if (s->op != FCP_STEP_COPY) put_number(o, "whole", s->whole);
+    if (s->op != FCP_STEP_RECV) put_number(o, s->op == FCP_STEP_COMBINE ? "before" : "from", s->a);
+    if (s->op == FCP_STEP_COMBINE) put_number(o, "then", s->b);
+    if (s->op != FCP_STEP_SEND) put_number(o, "into", s->out);
+}
+
+/* And one of a halo. */
+static void put_halo_step(out *o, const fcp_step *s) {
+    put_number(o, s->op == FCP_STEP_COPY ? "from_rows" : "first_rows", s->a);
+    put_number(o, s->op == FCP_STEP_COPY ? "into_rows" : "count", s->b);
+}
+
+static void put_steps(out *o, const fcp_plan *plan) {
+    const uint32_t ranks = plan->problem->ranks;
+    uint64_t stream = 0;
+    begin_table(o, "steps");
+    for (uint64_t i = 0; i < plan->steps_count; i++) {
+        const fcp_step *s = &plan->steps[i];
+        while (i - plan->step_streams[stream].first >= plan->step_streams[stream].count) stream++;
+        begin_record(o, "step", i);
+        put_network(o, plan, stream);
+        put_word(o, "op", NAME(fcp_step_names, s->op));
+        if (s->op == FCP_STEP_SEND || s->op == FCP_STEP_RECV) {
+            put_number(o, "round", s->round);
+            put_word(o, "fabric", NAME(fcp_fabric_names, s->fabric));
+            put_number(o, "peer", s->peer);
+        }
+        if (plan->recurrent[stream / ranks / FCP_PASSES].kind == FCP_SCAN) put_scan_step(o, s);
+        else put_halo_step(o, s);
+        end_record(o);
+    }
+    end_table(o);
+}
+
 fcp_code fcp_plan_dump(const fcp_plan *given, bool json, fcp_emit *emit, void *context, fcp_error *err) {
     fcp_plan view = fcp_plan_view(given);
     const fcp_plan *plan = &view;
@@ -614,6 +704,12 @@ fcp_code fcp_plan_dump(const fcp_plan *given, bool json, fcp_emit *emit, void *c
     TABLE(bands, "band", band_fields);
     if (plan->head_classes_count) /* only files with classes have this section */
         put_numbers(o, "head_classes", "head", "class", plan->head_classes, plan->head_classes_count);
+    if (plan->recurrent_count) { /* likewise */
+        put_recurrent(o, plan);
+        put_step_streams(o, plan);
+        put_steps(o, plan);
+        TABLE(halo_rows, "halo_rows", halo_rows_fields);
+    }
     put_text(o, json ? "}" : "");
     if (o->used) emit(context, o->text, o->used);
     free(o);

@@ -8,6 +8,7 @@
  *   sequences   those of which the rank holds, has at home or computes tokens. Fields have the values of these alone
  *   blocks      those that the rank has at home, moves or computes with, and those to which its caller's tokens go
  *   streams     of this rank alone: [pass * FCP_QUEUES + queue]
+ *   steps       of this rank alone, and so the halo rows: [layer * FCP_PASSES + pass] in step_streams
  *   deals       none: what the rank's caller holds is listed (`spans`)
  *   source      none
  *

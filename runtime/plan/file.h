@@ -104,5 +104,7 @@ fcp_plan fcp_plan_view(const fcp_plan *plan);
 #define malformed(err, ...) fcp_fail(err, FCP_E_PLAN_FORMAT, __VA_ARGS__)
 /* The part of fcp_plan_check that looks at mask, score, arrays and slices. */
 fcp_code fcp_plan_check_data(const fcp_plan *plan, fcp_error *err);
+/* The part that looks at the layers that recur, when all else has been checked. */
+fcp_code fcp_plan_check_recurrent(const fcp_plan *plan, const volatile int *stop, fcp_error *err);
 uint32_t fcp_crc32c(const void *bytes, uint64_t size);
 #endif

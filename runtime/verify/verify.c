@@ -40,6 +40,8 @@
  *   9. Where rounds say that work moves in two halves, the second begins at one stage, with arrivals, and each
  *      rank gets all units of a block in one half (E613).
  *  10. The slope of a score is its derivative (E614).
+ *  11. A scan gives each stretch the state that enters it (E616), and a halo each stretch the rows around it (E617);
+ *      networks.c says what else is proven of layers that recur.
  *
  * Not proven here: every (token, head) has one home, and a tile's Q is of the heads of its KV (fcp_plan_check proves
  * both); and tiles have the pairs of the mask (the compiler's analysis decides it, and runtime/pairs proves it).
@@ -48,16 +50,18 @@
  *   1. tiles and visits;
  *   2. for each pass: the launches; each rank's queues and reshuffle; then Delta and memory, which other damage
  *      disturbs, too;
- *   3. the halves, the score, and the summary.
+ *   3. the halves, the score, the layers that recur, and the summary.
  *
  * Files:    passes.c goes through both passes, in two threads if the plan is large. computed_once.c proves that each
  *           tile is computed once (1); match.c proves 2 and 6; rank.c 5, with held.h (1, 3, 7), partial.h (3, 4a) and
- *           check_compute.c (1, 4); check_layout.c 8; check_halves.c 9; check_slope.c 10; fail.c words errors.
+ *           check_compute.c (1, 4); check_layout.c 8; check_halves.c 9; check_slope.c 10; networks.c, check_scan.c and
+ *           check_halo.c 11; fail.c words errors.
  * Cost:     linear in the plan (a file that may have to sort says so): one pass over the tiles, and for each pass of
  *           the plan two over the transfers. Memory is linear in blocks, visits and transfers.
  */
 #include "runtime/plan/bytes.h"
 #include "runtime/verify/verify.h"
+#include "runtime/verify/networks.h"
 #include "runtime/verify/verify_parts.h"
 
 #include <stddef.h>
@@ -274,6 +278,7 @@ fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_ver
     bool halves = false;
     if (!code) code = fcp_verify_halves(&v, &halves);
     if (!code) code = fcp_verify_score(&v);
+    if (!code) code = fcp_verify_networks(&v);
     if (!code) code = check_summary(&v, &found);
     if (!code && out_report) {
         report(&v, &found, out_report);

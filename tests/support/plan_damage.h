@@ -12,12 +12,6 @@
 
 /* --- the list ----------------------------------------------------------------------------------------------------- */
 
-typedef struct damage {
-    const char *name;
-    bool (*apply)(tables *t, draw *d);
-    fcp_code codes[6];
-} damage;
-
 #define D(name, ...) {#name, name, {__VA_ARGS__}}
 #define E(name) FCP_E_VERIFY_##name
 static const damage kinds[] = {
