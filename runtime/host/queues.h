@@ -105,9 +105,9 @@ void fcp_queue_give_worker(fcp_rank *rank, uint32_t worker);
 /* Does all items of a work, together with the rank's helpers. The caller has `worker`. */
 fcp_code fcp_queue_share(fcp_rank *rank, uint32_t worker, uint32_t items, fcp_queue_item *work, const void *context,
                          fcp_error *err);
-/* Launches a rank's transfers of a round, and waits until they are complete. *out_late: FCP_NONE; or a wire that was not
- * complete when the time was over, and then nothing has failed so far. If the pass has failed meanwhile, this returns
- * FCP_OK and the transfers are not complete. Callers look at fcp_exec.failed. */
+/* Launches a rank's transfers of a round, and waits until they are complete. *out_late: FCP_NONE; or a wire that was
+ * not complete when the time was over, and then nothing has failed so far. If the pass has failed meanwhile, this
+ * returns FCP_OK and the transfers are not complete. Callers look at fcp_exec.failed. */
 fcp_code fcp_queue_group(fcp_rank *rank, fcp_pass pass, uint32_t round, const fcp_wire *wires, uint32_t count,
                          uint32_t *out_late, fcp_error *err);
 /* Returns whether the pass has failed. `session` is an fcp_exec. In the caller's thread, first asks the caller whether

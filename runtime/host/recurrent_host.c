@@ -1,10 +1,10 @@
-/* recurrent_host.c: halos and scans on the host: what gives a stretch of a sequence the rows beside it, or the state that
- * enters it.
+/* recurrent_host.c: halos and scans on the host: what gives a stretch of a sequence the rows beside it, or the state
+ * that enters it.
  *
  * Requires: a verified plan; arguments that runtime/session.c has checked.
  * Gives:    fcp_session_halo, fcp_session_halo_gradient and fcp_session_scan.
- * Method:   each rank has a thread, which walks the rank's steps (exec/recurrent_steps.h). The caller's thread serves as
- *           that of the last rank, unless the caller wants to be asked whether to stop: then it waits for the others.
+ * Method:   each rank has a thread, which walks the rank's steps (exec/recurrent_steps.h). The caller's thread serves
+ *           as that of the last rank, unless the caller wants to be asked whether to stop: then it waits for all.
  *           Threads that combine or copy take a worker first, and helpers share the rows, as in a pass. Summaries go
  *           from where they lie to where they are wanted. Rows of halos are packed into messages.
  * Order:    nothing but a rank's own order of steps and what its messages have. So no bit depends on time, nor on how
@@ -60,8 +60,7 @@ void fcp_recurrent_free(fcp_exec *s) {
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-/* Numbers of a head or part may be many, but all of a rank's are in memory: the caller has as many for each stretch. A
- * rank without stretches has no temporaries that no message fills. UINT64_MAX: more than can be counted. */
+/* The memory that a rank needs for a call. UINT64_MAX: more than can be counted. */
 static uint64_t bytes_needed(const fcp_exec *s, const fcp_call *call, uint32_t rank) {
     const fcp_recurrent *x = &s->plan->recurrent[call->layer];
     const fcp_step_walk walk = fcp_step_walk_begin(s->plan, call->layer, (fcp_pass)call->pass, rank);
@@ -145,7 +144,8 @@ static void combine(const struct part *p, const fcp_step_walk *walk, uint32_t wo
 
 /* The rows that a halo reads and those that it writes. The gradient has them the other way round. */
 static const char *rows_read(const struct part *p) {
-    return p->call->kind == FCP_CALL_HALO ? (const char *)p->tensors.halo->x : (const char *)p->tensors.gradient->d_halo;
+    return p->call->kind == FCP_CALL_HALO ? (const char *)p->tensors.halo->x
+                                          : (const char *)p->tensors.gradient->d_halo;
 }
 static char *rows_written(const struct part *p) {
     return p->call->kind == FCP_CALL_HALO ? (char *)p->tensors.halo->halo : (char *)p->tensors.gradient->dx;

@@ -13,7 +13,8 @@
 enum { TILE_ROWS = 4 };
 typedef float lanes __attribute__((vector_size(FCP_LANES * sizeof(float))));
 
-/* out = add + A h for `rows` rows of A, of which each has `inner` numbers; h and out have `columns`. add: NULL: zeros. */
+/* out = add + A h for `rows` rows of A, of which each has `inner` numbers; h and out have `columns`.
+ * add: NULL: zeros. */
 FCP_CLONES static void multiply(const float *a, const float *h, const float *add, float *out, size_t rows, size_t inner,
                                 size_t columns) {
     size_t i = 0;
@@ -51,8 +52,8 @@ void fcp_summaries_state(const fcp_recurrent *x, const fcp_register *a, const fc
         const uint64_t left = first + count - i, of_head = rows - row < left ? rows - row : left;
         const size_t at = i * columns;
         if (x->decay == FCP_DECAY_MATRIX) {
-            multiply(b->decay + i * rows, a->state + head * rows * columns, b->state + at, out->state + at, of_head, rows,
-                     columns);
+            multiply(b->decay + i * rows, a->state + head * rows * columns, b->state + at, out->state + at, of_head,
+                     rows, columns);
         } else if (x->decay == FCP_DECAY_SCALAR) {
             scale(b->decay[head], a->state + at, b->state + at, out->state + at, of_head * columns);
         } else {
@@ -71,7 +72,8 @@ void fcp_summaries_decay(const fcp_recurrent *x, const fcp_register *a, const fc
         const uint64_t head = i / rows, row = i % rows;
         const uint64_t left = first + count - i, of_head = rows - row < left ? rows - row : left;
         if (x->decay == FCP_DECAY_MATRIX) {
-            multiply(b->decay + i * rows, a->decay + head * rows * rows, NULL, out->decay + i * rows, of_head, rows, rows);
+            multiply(b->decay + i * rows, a->decay + head * rows * rows, NULL, out->decay + i * rows, of_head, rows,
+                     rows);
         } else if (x->decay == FCP_DECAY_VECTOR) {
             for (uint64_t r = i; r < i + of_head; r++) out->decay[r] = b->decay[r] * a->decay[r];
         } else if (!row) {
