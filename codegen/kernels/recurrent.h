@@ -167,7 +167,8 @@ FK_DEVICE void fk_scan_load_right(const fk_scan_product *x, fk_u32 tile, fk_u32 
     }
 }
 
-/* One tile of a product, by a whole CTA. A thread has 4 x 4 numbers of it, and adds up each of them in the order of k. */
+/* One tile of a product, by a whole CTA. A thread has 4 x 4 numbers of it. Each begins with what is added, and then come
+ * the products in the order of k. */
 FK_DEVICE void fk_scan_tile(const fk_scan_product *x) {
     const fk_u32 left = fk_shared(), right = left + FK_SCAN_DEPTH * FK_SCAN_STRIDE * 4;
     const fk_u32 row = fk_thread() / 16 * 4, column = fk_thread() % 16 * 4;
@@ -175,7 +176,11 @@ FK_DEVICE void fk_scan_tile(const fk_scan_product *x) {
     FK_UNROLL
     for (fk_u32 i = 0; i < 4; i++)
         FK_UNROLL
-        for (fk_u32 j = 0; j < 4; j++) sum[i][j] = 0;
+        for (fk_u32 j = 0; j < 4; j++) {
+            const fk_u32 r = x->row + row + i, c = x->column + column + j;
+            const int there = x->add && r < x->m && c < x->n;
+            sum[i][j] = there ? fk_load(x->add + ((fk_u64)r * x->n + c) * 4) : 0;
+        }
     for (fk_u32 k = 0; k < x->m; k += FK_SCAN_DEPTH) {
         const fk_u32 depth = x->m - k < FK_SCAN_DEPTH ? x->m - k : FK_SCAN_DEPTH;
         fk_sync();
@@ -199,9 +204,7 @@ FK_DEVICE void fk_scan_tile(const fk_scan_product *x) {
         FK_UNROLL
         for (fk_u32 j = 0; j < 4; j++) {
             const fk_u32 r = x->row + row + i, c = x->column + column + j;
-            const fk_u64 at = ((fk_u64)r * x->n + c) * 4;
-            if (r >= x->m || c >= x->n) continue;
-            fk_store(x->to + at, x->add ? fk_rounded_sum(sum[i][j], fk_load(x->add + at)) : sum[i][j]);
+            if (r < x->m && c < x->n) fk_store(x->to + ((fk_u64)r * x->n + c) * 4, sum[i][j]);
         }
 }
 

@@ -130,9 +130,9 @@ static inline size_t decay_numbers(fk_u32 decay, size_t rows) {
 static inline void product(float *to, const float *left, const float *right, const float *add, size_t m, size_t n) {
     for (size_t i = 0; i < m; i++)
         for (size_t j = 0; j < n; j++) {
-            float sum = 0;
+            float sum = add ? add[i * n + j] : 0;
             for (size_t k = 0; k < m; k++) sum += left[i * m + k] * right[k * n + j];
-            to[i * n + j] = add ? sum + add[i * n + j] : sum;
+            to[i * n + j] = sum;
         }
 }
 
