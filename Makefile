@@ -68,7 +68,7 @@ CMD_OBJ = $(CMD_SRC:%.c=$(B)/%.o) $(B)/gen/errors.o
 FIBER_KERNELS := $(shell sed -n 's/^X(\(.*\), \(.*\), \(.*\), \(.*\))$$/\1-\2-\3-\4/p' tests/machines/fibers/builds.def)
 FIBER_SM90 = $(foreach d,64 128 192 256,$(foreach v,64 128 192 256,$(filter $d-$v-%,$(FIBER_KERNELS))))
 FIBER_SRC = $(addprefix tests/machines/fibers/,machine.c machine_order.c machine_turns.c machine_memory.c machine_prims.c machine_async.c \
-  machine_bulk.c machine_products.c fibers.c)
+  machine_bulk.c machine_products.c fibers.c kernel_recurrent.c)
 FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/machines/fibers/kernel-%.o) \
   $(FIBER_SM90:%=$(B)/tests/machines/fibers/kernel_sm90-%.o)
 # Tests that need NVRTC (make check-ptx), and all others (make check).
@@ -82,7 +82,7 @@ C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SR
 GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o $(B)/gen/meanings.o $(B)/gen/profiles.o $(B)/gen/page.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
 # what a kernel's source is made of
-KERNEL_TEXT = abi prim_ptx prim_sm90_ptx common tiles_sm90 forward_rows forward_mma forward_sm90 backward_steps backward_mma backward_ordered_mma backward_sm90 backward_tables support wire
+KERNEL_TEXT = abi prim_ptx prim_sm90_ptx common tiles_sm90 forward_rows forward_mma forward_sm90 backward_steps backward_mma backward_ordered_mma backward_sm90 backward_tables support wire recurrent
 FCPC_OBJ = $(FCPC_SRC:%.c=$(B)/%.o) $(GEN_OBJ)
 TESTS = $(TEST_SRC:%.c=$(B)/%)
 PTX_TESTS = $(PTX_TEST_SRC:%.c=$(B)/%)

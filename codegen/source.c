@@ -12,7 +12,8 @@
 extern const char emit_text_abi[], emit_text_prim_ptx[], emit_text_prim_sm90_ptx[], emit_text_common[],
     emit_text_tiles_sm90[], emit_text_forward_rows[], emit_text_forward_mma[], emit_text_forward_sm90[],
     emit_text_support[], emit_text_backward_steps[], emit_text_backward_mma[], emit_text_backward_ordered_mma[],
-    emit_text_backward_sm90[], emit_text_backward_tables[], emit_text_wire[];
+    emit_text_backward_sm90[], emit_text_backward_tables[], emit_text_wire[],
+    emit_text_recurrent[];
 
 bool emit_has_dims(uint32_t d, uint32_t v) { return FK_HAS_DIMS(d, v); }
 unsigned emit_forward(uint32_t d, uint32_t v, bool sm_90a) {
@@ -104,6 +105,14 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
     return NULL;
 }
 
+void emit_recurrent(emit_text *out, void *context) {
+    static const char first[] = "#define FK_RECURRENT 1\n";
+    out(context, first, sizeof first - 1);
+    say_part(out, context, "abi.h", emit_text_abi);
+    say_part(out, context, "prim_ptx.h", emit_text_prim_ptx);
+    say_part(out, context, "recurrent.h", emit_text_recurrent);
+}
+
 #define SMALL(name, skeleton) {name, skeleton, FK_SUPPORT_THREADS, 0, FK_SUPPORT_REGISTERS, 1, false}
 uint32_t emit_kernels_of(uint32_t d, uint32_t v, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]) {
     const int do_buffers = skeletons & EMIT_ONE_BUFFER ? 1 : 2;
@@ -138,6 +147,10 @@ uint32_t emit_kernels_of(uint32_t d, uint32_t v, bool score, unsigned skeletons,
         SMALL("fk_combine", EMIT_SUPPORT),
         SMALL("fk_narrow", EMIT_WIRE),
         SMALL("fk_widen", EMIT_WIRE),
+        SMALL("fk_rows_move", EMIT_RECURRENT),
+        SMALL("fk_rows_add", EMIT_RECURRENT),
+        SMALL("fk_scan_scaled", EMIT_RECURRENT),
+        {"fk_scan_matrix", EMIT_RECURRENT, FK_SUPPORT_THREADS, FK_SCAN_SHARED, FK_SUPPORT_REGISTERS, 1, false},
     };
     uint32_t count = 0;
     for (int i = 0; i < EMIT_KERNELS; i++)

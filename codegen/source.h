@@ -19,13 +19,14 @@
  *   TABLES      the gradients of tables, beside any of the backward skeletons; the program must have reads
  *   WIRE        rounds partial results that travel
  *   ONE_BUFFER  beside ORDERED or UNORDERED, for head_dim and value_dim 128: they have one buffer of dO instead of two
- *               (FK_DO_BUFFERS), and so take less shared memory. The bits of results stay */
+ *               (FK_DO_BUFFERS), and so take less shared memory. The bits of results stay
+ *   RECURRENT   the kernels of layers that recur. They are a source of their own (emit_recurrent) */
 enum {
     EMIT_FORWARD = 1, EMIT_ORDERED = 2, EMIT_SPLIT = 4, EMIT_SUPPORT = 8, EMIT_UNORDERED = 16, EMIT_FORWARD_SM90 = 32,
     EMIT_ORDERED_SM90 = 64, EMIT_UNORDERED_SM90 = 128,
     EMIT_TABLES = 256, EMIT_WIRE = 512
 };
-enum { EMIT_ONE_BUFFER = 1024 };
+enum { EMIT_ONE_BUFFER = 1024, EMIT_RECURRENT = 2048 };
 enum {
     EMIT_FORWARDS = EMIT_FORWARD | EMIT_FORWARD_SM90,
     EMIT_BACKWARD_SM90 = EMIT_ORDERED_SM90 | EMIT_UNORDERED_SM90,
@@ -59,6 +60,9 @@ unsigned emit_backward(uint32_t head_dim, uint32_t value_dim, bool deterministic
 /* Prints the source. Returns what emit_functions does. */
 const char *emit_kernels(const emit_source *source, emit_text *out, void *context, uint32_t *node);
 
+/* Prints the source of the kernels of layers that recur, which is the same for all plans. */
+void emit_recurrent(emit_text *out, void *context);
+
 /* What a kernel asks of the device. */
 typedef struct emit_kernel {
     const char *name; /* of its entry */
@@ -70,7 +74,7 @@ typedef struct emit_kernel {
     uint32_t parts;     /* CTAs among which an item of work is divided */
     bool maps; /* its parameters are fk_launch_maps; else fk_launch, fk_launch_tables, or as support.h has them */
 } emit_kernel;
-enum { EMIT_KERNELS = 21 };
+enum { EMIT_KERNELS = 25 };
 /* The kernels of skeletons, in the order of the source; returns how many. */
 uint32_t emit_kernels_of(uint32_t head_dim, uint32_t value_dim, bool score, unsigned skeletons,
                          emit_kernel out[EMIT_KERNELS]);

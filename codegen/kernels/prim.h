@@ -37,11 +37,16 @@ FK_PRIMITIVE(fk_u64, fk_load_shared_long, (fk_u32 from)) /* from: a multiple of 
 FK_PRIMITIVE(void, fk_load_shared2, (float out[2], fk_u32 from)) /* from: a multiple of 8 */
 FK_PRIMITIVE(float, fk_load, (fk_u64 from))
 FK_PRIMITIVE(void, fk_load2, (float out[2], fk_u64 from)) /* from: a multiple of 8 */
+FK_PRIMITIVE(void, fk_load4, (float out[4], fk_u64 from)) /* from: a multiple of 16 */
 FK_PRIMITIVE(fk_u32, fk_load_bits, (fk_u64 from))
+FK_PRIMITIVE(void, fk_load_bits4, (fk_u32 out[4], fk_u64 from)) /* from: a multiple of 16 */
+FK_PRIMITIVE(fk_u32, fk_load_byte, (fk_u64 from))
 FK_PRIMITIVE(void, fk_store, (fk_u64 to, float x))
 FK_PRIMITIVE(void, fk_store2, (fk_u64 to, float a, float b))
+FK_PRIMITIVE(void, fk_store4, (fk_u64 to, const float x[4])) /* to: a multiple of 16 */
 FK_PRIMITIVE(void, fk_store_bits, (fk_u64 to, fk_u32 x))
 FK_PRIMITIVE(void, fk_store_bits4, (fk_u64 to, const fk_u32 x[4])) /* to: a multiple of 16 */
+FK_PRIMITIVE(void, fk_store_byte, (fk_u64 to, fk_u32 x)) /* the low 8 bits of x */
 
 /* Writes to memory of the host, which sees the number while the kernel still runs. */
 FK_PRIMITIVE(void, fk_store_host_bits, (fk_u64 to, fk_u32 x))

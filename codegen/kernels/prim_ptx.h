@@ -187,6 +187,8 @@ FK_LOAD(fk_load, "ld.global.f32", fk_u64, "l", float, "f")
 FK_LOAD(fk_load_bits, "ld.global.u32", fk_u64, "l", fk_u32, "r")
 FK_STORE(fk_store, "st.global.f32", fk_u64, "l", float, "f")
 FK_STORE(fk_store_bits, "st.global.u32", fk_u64, "l", fk_u32, "r")
+FK_LOAD(fk_load_byte, "ld.global.u8", fk_u64, "l", fk_u32, "r")
+FK_STORE(fk_store_byte, "st.global.u8", fk_u64, "l", fk_u32, "r")
 FK_STORE(fk_store_host_bits, "st.relaxed.sys.global.u32", fk_u64, "l", fk_u32, "r")
 #undef FK_LOAD
 #undef FK_STORE
@@ -201,6 +203,22 @@ FK_DEVICE void fk_load2(float out[2], fk_u64 from) {
 }
 FK_DEVICE void fk_store2(fk_u64 to, float a, float b) {
     asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(a), "f"(b) : "memory");
+}
+FK_DEVICE void fk_load4(float out[4], fk_u64 from) {
+    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(out[0]), "=f"(out[1]), "=f"(out[2]), "=f"(out[3])
+                 : "l"(from)
+                 : "memory");
+}
+FK_DEVICE void fk_store4(fk_u64 to, const float x[4]) {
+    asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
+                 : "memory");
+}
+FK_DEVICE void fk_load_bits4(fk_u32 out[4], fk_u64 from) {
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "l"(from)
+                 : "memory");
 }
 FK_DEVICE void fk_store_bits4(fk_u64 to, const fk_u32 x[4]) {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])

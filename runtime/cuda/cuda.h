@@ -20,8 +20,10 @@
 typedef enum cuda_kernel_id {
     CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_UNORDERED, CUDA_TABLES, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD,
     CUDA_ROUND, CUDA_MERGE, CUDA_STATE_OUT, CUDA_FOLD_SINKS, CUDA_GATHER, CUDA_COMBINE, CUDA_ROUND_SUMS,
-    CUDA_NARROW, CUDA_WIDEN, CUDA_KERNELS
+    CUDA_NARROW, CUDA_WIDEN, CUDA_ROWS_MOVE, CUDA_ROWS_ADD, CUDA_SCAN_SCALED, CUDA_SCAN_MATRIX, CUDA_KERNELS
 } cuda_kernel_id;
+/* The modules of kernels: one for each pass, and that of layers that recur, which is the same for all plans. */
+enum { CUDA_RECURRENT = FCP_PASSES, CUDA_MODULES };
 typedef struct cuda_kernel {
     cu_function function; /* NULL: the plan does not use it */
     const char *name;
@@ -89,11 +91,11 @@ typedef struct cuda_device {
     bool apart;              /* in every pass some transfer of its ranks needs SMs */
     cu_green green;          /* compute streams belong to this green context; NULL: to the device's own context */
     uint32_t green_count;    /* its SMs */
-    cu_module modules[FCP_PASSES]; /* NULL: the pass needs none */
+    cu_module modules[CUDA_MODULES]; /* NULL: the plan does not need it */
     cuda_kernel kernels[CUDA_KERNELS];
     cuda_memory environment; /* what masks and scores read (environment.c) */
     cuda_need need;
-    char *sources[FCP_PASSES]; /* the modules' sources; NULL: that module is not loaded completely */
+    char *sources[CUDA_MODULES]; /* the modules' sources; NULL: that module is not loaded completely */
     /* Addresses in the environment:
      *   sinks         the sinks that kernels read; 0 if there are none
      *   plan_sinks    the plan's sinks
@@ -170,9 +172,15 @@ enum { CUDA_TABLE_GRADIENTS = FCP_PASSES, CUDA_MAXIMA, CUDA_WITH_KEYS, CUDA_GRAP
  *   RUNS       the runs of the rank's bundles
  *   MESSAGES   the messages of one LAUNCH of inputs or outputs
  *   ROUNDED    messages of partial results, one for each fabric and direction
+ *   HALO_RUNS  the runs of rows of the plan's halos. There are none before the first call of a layer that recurs
+ *   RECURRING  what such calls work in: temporaries of a scan, messages of a halo, tensors of the caller's that do not lie
+ *              on the rank's device. It is as large as the largest call so far
  *   LISTS      the work lists, an entry for each pass
  */
-enum { CUDA_LOCKS, CUDA_SUMS, CUDA_RUNS, CUDA_MESSAGES, CUDA_ROUNDED, CUDA_LISTS, CUDA_KEPT = CUDA_LISTS + FCP_PASSES };
+enum {
+    CUDA_LOCKS, CUDA_SUMS, CUDA_RUNS, CUDA_MESSAGES, CUDA_ROUNDED, CUDA_HALO_RUNS, CUDA_RECURRING, CUDA_LISTS,
+    CUDA_KEPT = CUDA_LISTS + FCP_PASSES
+};
 
 typedef struct cuda_rank {
     cuda_device *device;
@@ -230,6 +238,8 @@ typedef struct fcp_cuda_session {
     char partition_why[400], warning[400];
     bool capturing;          /* what is put into streams becomes a graph of the session's */
     bool outer;              /* it becomes a part of a graph of the caller's */
+    bool recurs;             /* a call of a layer that recurs is under way, of which marks say nothing */
+    struct cuda_recurrent *recurrent; /* what such calls need of the plan; NULL: there was none so far */
     /* made: creation succeeded; broken: a run failed; hung: something did not end within the time limit */
     bool made, broken, hung;
     fcp_error why;
@@ -490,6 +500,19 @@ fcp_code fcp_cuda_gather(fcp_cuda_session *s, uint32_t rank, const cuda_unit_mov
 
 /* --- cuda_reshuffle.c: between the caller's tensors and home blocks ----------------------------------------------- */
 
+/* A tensor of a rank's caller, of so many rows. It must begin at a multiple of `align`. */
+typedef struct cuda_outside {
+    const char *name;
+    const void *tensor;
+    uint64_t tokens;
+    size_t row, align; /* row: bytes of a token */
+} cuda_outside;
+/* Checks that a tensor lies where the session can use it, and finds out where that is. FCP_E_TENSOR: it does not.
+ * *out_host becomes true if it is in host memory. What is known of the tensors of the rank's last run must have been
+ * forgotten (fcp_cuda_tensors_forget). */
+fcp_code fcp_cuda_tensor_check(fcp_cuda_session *s, const cuda_outside *x, uint32_t rank, cuda_tensor_memory *out,
+                               bool *out_host, fcp_error *err);
+void fcp_cuda_tensors_forget(fcp_cuda_session *s);
 /* Checks that every tensor of the pass lies where the session can use it. FCP_E_TENSOR: one does not. *out_host: some
  * are in host memory. */
 fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool *out_host,
@@ -578,8 +601,34 @@ fcp_code fcp_cuda_ranks_follow(fcp_cuda_session *s, fcp_error *err);
 void fcp_cuda_ranks_close(fcp_cuda_session *s);
 void fcp_cuda_ranks_free(fcp_cuda_session *s);
 
+/* --- recurrent_cuda.c: halos and scans ---------------------------------------------------------------------------- */
+
+fcp_code fcp_cuda_halo(fcp_cuda_session *s, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks, cu_stream stream,
+                       fcp_error *err);
+fcp_code fcp_cuda_halo_gradient(fcp_cuda_session *s, uint32_t layer, fcp_dtype dtype, uint64_t numbers,
+                                const fcp_halo_gradient_rank *ranks, cu_stream stream, fcp_error *err);
+fcp_code fcp_cuda_scan(fcp_cuda_session *s, uint32_t layer, fcp_pass pass, const fcp_scan_rank *ranks, cu_stream stream,
+                       fcp_error *err);
+/* Forgets what is known of the layers of the session's plan. Their memory on devices stays. */
+void fcp_cuda_recurrent_forget(fcp_cuda_session *s);
+
 /* --- run_pass.c: running a pass: inputs in, the pass or its graph, outputs out; and what happens if that fails ---- */
 
+/* What a call puts into streams: behind what `origin` has, a stream of the session's first device, which then goes on
+ * behind the call. wait: the call has ended when this returns. */
+typedef fcp_code cuda_put(fcp_cuda_session *s, void *call, cu_stream origin, bool wait, fcp_error *err);
+/* A call of the caller's that names a stream, or none (NULL).
+ *   call_begin   finds the stream's device and makes the session's first device current. *out_before: the context to
+ *                which the call goes back, also after an error
+ *   call_put     puts the call into that stream, by `put`. With `host` some tensors lie in host memory, and the call has
+ *                ended when this returns. An error breaks the session
+ *   await_before, mark_finished   what `put` does first and last: calls come one after the other, whatever their streams */
+fcp_code fcp_cuda_call_begin(fcp_cuda_session *s, cu_stream stream, cu_context *out_before, cuda_device **out_device,
+                             fcp_error *err);
+fcp_code fcp_cuda_call_put(fcp_cuda_session *s, cuda_put *put, void *call, cuda_device *d, cu_stream stream, bool host,
+                           fcp_error *err);
+fcp_code fcp_cuda_await_before(fcp_cuda_session *s, cu_stream origin, fcp_error *err);
+fcp_code fcp_cuda_mark_finished(fcp_cuda_session *s, cu_stream origin, fcp_error *err);
 /* Runs a pass, as `run` of fcp_session_kind says. */
 fcp_code fcp_cuda_run(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cu_stream stream, fcp_error *err);
 /* Waits for all runs, at most for the time limit. */

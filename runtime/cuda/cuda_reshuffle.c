@@ -29,13 +29,6 @@
 /* Tensors on a device are read and written by fk_gather, word by word, and by the driver's copies, byte by byte. */
 enum { TENSOR_ALIGN = 4 };
 
-struct named {
-    const char *name;
-    const void *tensor;
-    uint64_t tokens;
-    size_t row;      /* bytes of a token */
-};
-
 /* For an error whose message begins with a rank: sets the rank in the error's numbers, too. */
 static fcp_code at_rank(fcp_code code, uint32_t rank, fcp_error *err) {
     if (code && err) err->where = fcp_where_rank(rank);
@@ -75,7 +68,7 @@ static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint
 
 /* Checks that all of the tensor lies in memory of that device. That memory may be several allocations next to each
  * other, if the caller has mapped it so. */
-static fcp_code fits(fcp_cuda_session *s, const struct named *x, uint32_t rank, int device, fcp_error *err) {
+static fcp_code fits(fcp_cuda_session *s, const cuda_outside *x, uint32_t rank, int device, fcp_error *err) {
     cu_ptr at = (uintptr_t)x->tensor, end = at + x->tokens * x->row;
     while (at < end) {
         cu_ptr base = 0;
@@ -100,9 +93,8 @@ static fcp_code fits(fcp_cuda_session *s, const struct named *x, uint32_t rank, 
     return FCP_OK;
 }
 
-/* Checks that a tensor lies where the session can use it, and keeps where that is. */
-static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_t rank, cuda_tensor_memory *keep,
-                             bool *out_host, fcp_error *err) {
+fcp_code fcp_cuda_tensor_check(fcp_cuda_session *s, const cuda_outside *x, uint32_t rank, cuda_tensor_memory *keep,
+                               bool *out_host, fcp_error *err) {
     unsigned type;
     int ordinal;
     const cuda_device *device = NULL;
@@ -127,13 +119,18 @@ static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_
                            "rank %u: tensor %s is of another context of device %d than its primary one, which the "
                            "session uses",
                            rank, x->name, ordinal);
-    if ((uintptr_t)x->tensor % TENSOR_ALIGN)
+    if ((uintptr_t)x->tensor % x->align)
         return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank),
-                           "rank %u: tensor %s begins at an address that is no multiple of %d", rank, x->name,
-                           TENSOR_ALIGN);
+                           "rank %u: tensor %s begins at an address that is no multiple of %zu", rank, x->name,
+                           x->align);
     code = fits(s, x, rank, ordinal, err);
     if (!code) *keep = found;
     return code;
+}
+
+void fcp_cuda_tensors_forget(fcp_cuda_session *s) {
+    for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++)
+        memset(s->ranks[r].tensors, 0, sizeof s->ranks[r].tensors);
 }
 
 fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool *out_host,
@@ -143,26 +140,27 @@ fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_te
     const unsigned moved = fcp_pass_inputs(pass) | fcp_pass_outputs(pass) | fcp_pass_optional(&shape, pass);
     fcp_code code = FCP_OK;
     *out_host = false;
+    fcp_cuda_tensors_forget(s);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
-        memset(s->ranks[r].tensors, 0, sizeof s->ranks[r].tensors); /* another run's */
         for (int t = 0; !code && t < FCP_TENSORS; t++) {
-            const struct named x = {
+            const cuda_outside x = {
                 fcp_tensors_name((fcp_tensor)t), fcp_tensors_get(&tensors[r - s->base.first_rank], (fcp_tensor)t),
-                fcp_tensors_tokens(s->plan, r, (fcp_tensor)t), fcp_tensor_token_bytes(&shape, (fcp_tensor)t)};
+                fcp_tensors_tokens(s->plan, r, (fcp_tensor)t), fcp_tensor_token_bytes(&shape, (fcp_tensor)t),
+                TENSOR_ALIGN};
             if (moved >> t & 1 && x.tensor && x.tokens && x.row)
-                code = check_tensor(s, &x, r, &s->ranks[r].tensors[t], out_host, err);
+                code = fcp_cuda_tensor_check(s, &x, r, &s->ranks[r].tensors[t], out_host, err);
         }
         const fcp_tensors *own = &tensors[r - s->base.first_rank];
         const uint64_t numbers = fcp_plan_table_numbers(s->plan);
-        const struct named more[] = {{"sink", own->sink, shape.heads, sizeof(float)},
-                                     {"d_sink", own->d_sink, shape.heads, sizeof(float)},
-                                     {"table", own->table, numbers, sizeof(float)},
-                                     {"d_table", own->d_table, numbers, sizeof(float)},
+        const cuda_outside more[] = {{"sink", own->sink, shape.heads, sizeof(float), TENSOR_ALIGN},
+                                     {"d_sink", own->d_sink, shape.heads, sizeof(float), TENSOR_ALIGN},
+                                     {"table", own->table, numbers, sizeof(float), TENSOR_ALIGN},
+                                     {"d_table", own->d_table, numbers, sizeof(float), TENSOR_ALIGN},
                                      {"max_logit", pass == FCP_FORWARD ? own->max_logit : NULL, shape.heads,
-                                      sizeof(float)}};
+                                      sizeof(float), TENSOR_ALIGN}};
         for (int i = 0; !code && i < CUDA_TENSORS - FCP_TENSORS; i++)
             if (more[i].tensor)
-                code = check_tensor(s, &more[i], r, &s->ranks[r].tensors[FCP_TENSORS + i], out_host, err);
+                code = fcp_cuda_tensor_check(s, &more[i], r, &s->ranks[r].tensors[FCP_TENSORS + i], out_host, err);
     }
     return code;
 }

@@ -177,6 +177,21 @@ static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors 
     return fcp_cuda_run((fcp_cuda_session *)base, pass, tensors, stream, err);
 }
 
+static fcp_code session_halo(fcp_session *base, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks, void *stream,
+                             fcp_error *err) {
+    return fcp_cuda_halo((fcp_cuda_session *)base, layer, row_bytes, ranks, stream, err);
+}
+
+static fcp_code session_halo_gradient(fcp_session *base, uint32_t layer, fcp_dtype dtype, uint64_t numbers,
+                                      const fcp_halo_gradient_rank *ranks, void *stream, fcp_error *err) {
+    return fcp_cuda_halo_gradient((fcp_cuda_session *)base, layer, dtype, numbers, ranks, stream, err);
+}
+
+static fcp_code session_scan(fcp_session *base, uint32_t layer, fcp_pass pass, const fcp_scan_rank *ranks, void *stream,
+                             fcp_error *err) {
+    return fcp_cuda_scan((fcp_cuda_session *)base, layer, pass, ranks, stream, err);
+}
+
 static fcp_code session_wait(fcp_session *base, fcp_error *err) {
     return fcp_cuda_run_wait((fcp_cuda_session *)base, err);
 }
@@ -230,6 +245,9 @@ const fcp_session_kind fcp_session_cuda = {.name = "cuda",
                                            .create = session_create,
                                            .free = session_free,
                                            .run = session_run,
+                                           .halo = session_halo,
+                                           .halo_gradient = session_halo_gradient,
+                                           .scan = session_scan,
                                            .wait = session_wait,
                                            .rebind = session_rebind,
                                            .refuse = session_refuse,

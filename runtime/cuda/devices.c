@@ -84,8 +84,8 @@ static void close_device(fcp_cuda_session *s, cuda_device *d) {
     fcp_cuda_release(s, d, d->staging.landing, NULL);
     fcp_cuda_release(s, d, d->environment.at, NULL);
     fcp_cuda_partition_close(s, d);
-    for (int pass = 0; pass < FCP_PASSES; pass++)
-        if (d->modules[pass]) call->module_unload(d->modules[pass]);
+    for (int i = 0; i < CUDA_MODULES; i++)
+        if (d->modules[i]) call->module_unload(d->modules[i]);
     call->context_release(d->handle);
 }
 
@@ -97,7 +97,7 @@ void fcp_cuda_devices_free(fcp_cuda_session *s) {
     for (uint32_t i = 0; s->devices && i < s->device_count; i++) {
         for (int b = 0; b < 2; b++) free(s->devices[i].staging.buffers[b].out);
         free(s->devices[i].events);
-        for (int pass = 0; pass < FCP_PASSES; pass++) free(s->devices[i].sources[pass]);
+        for (int m = 0; m < CUDA_MODULES; m++) free(s->devices[i].sources[m]);
     }
     free(s->devices);
 }

@@ -95,7 +95,8 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module modu
         [CUDA_ADD] = "fk_add", [CUDA_ROUND] = "fk_round", [CUDA_MERGE] = "fk_merge",
         [CUDA_STATE_OUT] = "fk_state_out", [CUDA_FOLD_SINKS] = "fk_fold_sinks", [CUDA_GATHER] = "fk_gather",
         [CUDA_COMBINE] = "fk_combine", [CUDA_ROUND_SUMS] = "fk_round_sums", [CUDA_NARROW] = "fk_narrow",
-        [CUDA_WIDEN] = "fk_widen"};
+        [CUDA_WIDEN] = "fk_widen", [CUDA_ROWS_MOVE] = "fk_rows_move", [CUDA_ROWS_ADD] = "fk_rows_add",
+        [CUDA_SCAN_SCALED] = "fk_scan_scaled", [CUDA_SCAN_MATRIX] = "fk_scan_matrix"};
     static const unsigned sm90[CUDA_KERNELS] = {
         [CUDA_FORWARD] = EMIT_FORWARD_SM90, [CUDA_ORDERED] = EMIT_ORDERED_SM90,
         [CUDA_UNORDERED] = EMIT_UNORDERED_SM90}; /* of an architecture's own kernel, which has another name */
@@ -110,9 +111,10 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module modu
     return code;
 }
 
-/* The skeletons in the module of a pass. The small kernels that both passes need are always in the module of the
+/* The skeletons in the module of a pass, or in CUDA_RECURRENT. The small kernels that both passes need are always in the module of the
  * forward pass, so that the source of a pass does not depend on whether the plan has the other pass. */
 static unsigned skeletons_of(const fcp_cuda_session *s, const cuda_device *d, int pass) {
+    if (pass == CUDA_RECURRENT) return s->plan->recurrent_count ? EMIT_RECURRENT : 0;
     bool has = s->plan->problem->passes >> pass & 1;
     const unsigned wire = s->plan->problem->wire == FCP_BF16 ? EMIT_WIRE : 0;
     if (pass == FCP_FORWARD) return EMIT_SUPPORT | wire | (has ? d->forward : 0);
@@ -150,17 +152,19 @@ static fcp_code load_module(fcp_cuda_session *s, cuda_device *d, int pass, const
 
 /* Compiles and loads the kernels of a device that are not loaded yet. *refused: as in load_module. */
 static fcp_code load_once(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, bool *refused, fcp_error *err) {
-    fcp_jit_part parts[FCP_PASSES] = {{.source = NULL}};
-    char arch[32], *sources[FCP_PASSES] = {NULL};
-    int passes[FCP_PASSES];
+    fcp_jit_part parts[CUDA_MODULES] = {{.source = NULL}};
+    char arch[32], *sources[CUDA_MODULES] = {NULL};
+    int passes[CUDA_MODULES];
     uint32_t count = 0;
     fcp_code code = FCP_OK;
     fcp_cuda_arch(d, arch);
-    for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
+    for (int pass = 0; !code && pass < CUDA_MODULES; pass++) {
         unsigned skeletons = skeletons_of(s, d, pass);
         char *source = NULL;
         if (!skeletons) continue;
-        code = fcp_kernel_source(s->plan, skeletons, fcp_cuda_fused(s, (fcp_pass)pass), &source, err);
+        code = pass == CUDA_RECURRENT
+                   ? fcp_kernel_source_recurrent(&source, err)
+                   : fcp_kernel_source(s->plan, skeletons, fcp_cuda_fused(s, (fcp_pass)pass), &source, err);
         if (code) break;
         if (d->modules[pass] && d->sources[pass] && strcmp(d->sources[pass], source) == 0) {
             free(source);

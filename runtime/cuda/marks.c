@@ -293,7 +293,7 @@ fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error
     place at;
     fcp_where where = FCP_WHERE_NONE;
     char text[FCP_WHERE_TEXT];
-    if (!s->marks || !err || err->where.rank != FCP_NOWHERE) return code;
+    if (!s->marks || s->recurs || !err || err->where.rank != FCP_NOWHERE) return code;
     if (!place_of(s, s->base.first_rank, FCP_COMM, &at)) { /* nothing has ever run */
         if (s->base.rank_count != 1) return code;
         return fcp_fail_at(err, code, fcp_where_rank(s->base.first_rank), "rank %u: %.500s", s->base.first_rank,

@@ -54,6 +54,8 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     count_memory(r->device, r->rounded_bytes, r->kept[CUDA_ROUNDED].held);
     count_memory(r->device, fcp_cuda_allocated(r->arena_bytes), r->memory.held);
     count_memory(r->device, (r->lock_words + r->flag_words) * 4, r->kept[CUDA_LOCKS].held);
+    count_memory(r->device, 0, r->kept[CUDA_HALO_RUNS].held); /* what calls of an earlier plan's layers took stays */
+    count_memory(r->device, 0, r->kept[CUDA_RECURRING].held);
     if (!code && fcp_partials_make(&r->partials, h->homes, r->slots))
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for rank %u", index);
     return code;
@@ -249,6 +251,7 @@ fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_erro
         free(homes_before);
         fcp_bundles_free(bundles_before);
     }
+    if (!code) fcp_cuda_recurrent_forget(s);
     if (!code) s->base.plan = plan;
     return code;
 }
@@ -291,6 +294,7 @@ void fcp_cuda_ranks_close(fcp_cuda_session *s) {
 }
 
 void fcp_cuda_ranks_free(fcp_cuda_session *s) {
+    fcp_cuda_recurrent_forget(s);
     free_ranks(s, s->ranks);
     free(s->homes);
     fcp_bundles_free(s->bundles);

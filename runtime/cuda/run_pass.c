@@ -96,8 +96,8 @@ static fcp_code run_pass(fcp_cuda_session *s, fcp_pass pass, cuda_device *d, cu_
                           "the graph of the %s pass cannot be launched", fcp_pass_names[pass]);
 }
 
-/* Waits for the run before, whatever stream that was put into. In a graph of the caller's each launch waits for it. */
-static fcp_code await_before(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
+/* Waits for the call before, whatever stream that was put into. In a graph of the caller's each launch waits for it. */
+fcp_code fcp_cuda_await_before(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
     cu_event finished = fcp_cuda_lender(s)->finished;
     if (!finished) return FCP_OK;
     return fcp_cuda_check(s->cuda,
@@ -107,7 +107,7 @@ static fcp_code await_before(fcp_cuda_session *s, cu_stream origin, fcp_error *e
 
 /* Records the event for which the next run waits. In a graph of the caller's each launch records it, so it is the same
  * event as long as the session lives. */
-static fcp_code mark_finished(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
+fcp_code fcp_cuda_mark_finished(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
     fcp_cuda_session *of = fcp_cuda_lender(s); /* its events live longer */
     fcp_code code = of->finished ? FCP_OK : fcp_cuda_event_take(of, &of->devices[0], &of->finished, err);
     if (code) return code;
@@ -139,9 +139,19 @@ static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, con
     return code ? code : fcp_cuda_join(s, CUDA_COMM_STREAMS, origin, err);
 }
 
+/* A run of a pass, with the caller's tensors. host: some of them lie in host memory. */
+struct pass_run {
+    fcp_pass pass;
+    const fcp_tensors *tensors;
+    bool host;
+};
+
 /* Puts a run into a stream of the session's first device. */
-static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cu_stream origin, bool host,
-                         bool wait, fcp_error *err) {
+static fcp_code put_down(fcp_cuda_session *s, void *call, cu_stream origin, bool wait, fcp_error *err) {
+    const struct pass_run *run = call;
+    const fcp_pass pass = run->pass;
+    const fcp_tensors *tensors = run->tensors;
+    const bool host = run->host;
     cuda_device *d = &s->devices[0];
     const fcp_tensors *inside = tensors;
     const fcp_cuda_session *of = fcp_cuda_lender(s);
@@ -151,14 +161,14 @@ static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *
         s->ranks[r].arena[pass].keys_kept = s->base.keys_kept;
     if (!code) code = fcp_net_watch(s->base.net, "what ran before", err);
     if (!code) code = fcp_net_pace(s->base.net, RUN_COST, err);
-    if (!code) code = await_before(s, origin, err);
+    if (!code) code = fcp_cuda_await_before(s, origin, err);
     if (!code) code = fcp_cuda_timing_begin(s, pass, d, origin, err);
     if (!code) code = reshuffle(s, pass, FCP_IN, tensors, &inside, d, origin, host, err);
     if (!code) code = run_pass(s, pass, d, origin, err);
     if (!code) code = fcp_cuda_early_move(s, pass, inside, s->graphs[graph_of(s, pass)] && !s->outer,
                                               host && inside == tensors, err);
     if (!code) code = reshuffle(s, pass, FCP_OUT, tensors, &inside, d, origin, host, err);
-    if (!code) code = mark_finished(s, origin, err);
+    if (!code) code = fcp_cuda_mark_finished(s, origin, err);
     if (!code && (wait || s->base.times)) {
         char what[40] = "the forward pass";
         if (pass == FCP_BACKWARD) memcpy(what, "the backward pass", sizeof "the backward pass");
@@ -227,14 +237,14 @@ static bool is_default(cu_stream stream) {
     return (uintptr_t)stream == CU_DEFAULT_LEGACY || (uintptr_t)stream == CU_DEFAULT_PER_THREAD;
 }
 
-/* Runs a pass for a default stream, or for a stream of another device d than the first. A default stream can be used
- * only while its device is current, and a run makes other devices current. So the session's own stream does the run: it
- * follows the caller's stream, which then follows it. */
-static fcp_code run_beside(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d,
-                           cu_stream stream, bool host, fcp_error *err) {
+/* Puts a call down for a default stream, or for a stream of another device d than the first. A default stream can be
+ * used only while its device is current, and a call makes other devices current. So the session's own stream does the
+ * work: it follows the caller's stream, which then follows it. */
+static fcp_code put_beside(fcp_cuda_session *s, cuda_put *put, void *call, cuda_device *d, cu_stream stream, bool host,
+                           fcp_error *err) {
     fcp_code code = fcp_cuda_use(s, d, err);
     if (!code) code = fcp_cuda_follow(s, d, stream, s->origin, err);
-    if (!code) code = put_down(s, pass, tensors, s->origin, host, host, err);
+    if (!code) code = put(s, call, s->origin, host, err);
     if (!code) code = fcp_cuda_use(s, d, err);
     return code ? code : fcp_cuda_follow(s, &s->devices[0], s->origin, stream, err);
 }
@@ -246,31 +256,41 @@ static void follow_caller(fcp_cuda_session *s, cuda_device *d, cu_stream stream)
     fcp_cuda_follow(s, d, stream, s->origin, &ignored);
 }
 
+fcp_code fcp_cuda_call_begin(fcp_cuda_session *s, cu_stream stream, cu_context *out_before, cuda_device **out_device,
+                             fcp_error *err) {
+    fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(out_before), err, "no current context");
+    *out_device = &s->devices[0];
+    if (!code && !is_default(stream)) code = fcp_cuda_use(s, &s->devices[0], err);
+    return code || !stream ? code : device_of(s, stream, out_device, err);
+}
+
+fcp_code fcp_cuda_call_put(fcp_cuda_session *s, cuda_put *put, void *call, cuda_device *d, cu_stream stream, bool host,
+                           fcp_error *err) {
+    const fcp_code code = is_default(stream) || d != &s->devices[0]
+                              ? put_beside(s, put, call, d, stream, host, err)
+                              : put(s, call, stream ? stream : s->origin, host || !stream, err);
+    if (code && stream && !is_default(stream) && !s->outer) follow_caller(s, d, stream);
+    if (code) fcp_cuda_break(s, code, err);
+    return code;
+}
+
 fcp_code fcp_cuda_run(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cu_stream stream,
                       fcp_error *err) {
     cu_context before = NULL;
-    cuda_device *d = &s->devices[0];
-    bool host = false;
+    cuda_device *d = NULL;
+    struct pass_run run = {pass, tensors, false};
     fcp_error why = {0};
     fcp_code code = fcp_cuda_run_check(s, err);
     if (code) return code;
-    code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), &why, "no current context");
-    if (!code && !is_default(stream)) code = fcp_cuda_use(s, d, &why);
-    if (!code && stream) code = device_of(s, stream, &d, &why);
+    code = fcp_cuda_call_begin(s, stream, &before, &d, &why);
     if (!code && stream) code = see_capture(s, stream, &why);
-    if (!code) code = fcp_cuda_use(s, d, &why);
-    if (!code) code = fcp_cuda_tensors_check(s, pass, tensors, &host, &why);
+    if (!code) code = fcp_cuda_use(s, &s->devices[0], &why);
+    if (!code) code = fcp_cuda_tensors_check(s, pass, tensors, &run.host, &why);
     if (!code) code = fcp_cuda_tables_check(s, pass, tensors, &why);
     fcp_cuda_maxima_check(s, pass, tensors);
-    if (!code && s->table_gradients) code = fcp_cuda_use(s, d, &why);
-    if (!code && s->outer && host) code = refuse_host(&why);
-    else if (!code) {
-        code = is_default(stream) || d != &s->devices[0]
-                   ? run_beside(s, pass, tensors, d, stream, host, &why)
-                   : put_down(s, pass, tensors, stream ? stream : s->origin, host, host || !stream, &why);
-        if (code && stream && !is_default(stream) && !s->outer) follow_caller(s, d, stream);
-        if (code) fcp_cuda_break(s, code, &why);
-    }
+    if (!code && s->table_gradients) code = fcp_cuda_use(s, &s->devices[0], &why);
+    if (!code && s->outer && run.host) code = refuse_host(&why);
+    else if (!code) code = fcp_cuda_call_put(s, put_down, &run, d, stream, run.host, &why);
     s->outer = false;
     s->cuda->call.context_set(before);
     if (code && err) *err = why;

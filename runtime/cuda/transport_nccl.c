@@ -36,6 +36,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/threads.h"
 #include "runtime/cuda/cuda.h"
+#include "runtime/exec/recurrent_steps.h"
 #include "runtime/libraries/mpi.h"
 #include "runtime/libraries/nccl.h"
 #include "runtime/plan/fabrics.h"
@@ -324,6 +325,23 @@ static fcp_code nccl_gather(fcp_net *base, const void *mine, size_t bytes, void 
     return code ? code : fcp_cuda_download(s, &s->devices[0], all, n->scratch, bytes * n->place.ranks, err);
 }
 
+/* Adds to whom a rank sends and from whom it receives in the networks of layers that recur, or only over net. The
+ * gradient of a halo goes the halo's ways back. */
+static void find_step_peers(const fcp_plan *plan, uint32_t rank, bool over_net, uint8_t *peers) {
+    for (uint32_t layer = 0; layer < plan->recurrent_count; layer++)
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            const fcp_step_stream *stream = fcp_steps_of(plan, layer, (fcp_pass)pass, rank);
+            const bool both = plan->recurrent[layer].kind == FCP_HALO && plan->problem->passes >> FCP_BACKWARD & 1;
+            for (uint64_t i = stream->first; i < stream->first + stream->count; i++) {
+                const fcp_step *x = &plan->steps[i];
+                const bool sends = x->op == FCP_STEP_SEND, moves = sends || x->op == FCP_STEP_RECV;
+                if (!moves || (over_net && x->fabric != FCP_NET)) continue;
+                if (sends || both) peers[x->peer] |= 1 << FCP_SEND;
+                if (!sends || both) peers[x->peer] |= 1 << FCP_RECV;
+            }
+        }
+}
+
 /* Finds out to whom a rank sends and from whom it receives, in all passes; or only what goes over net within a pass. */
 static void find_peers(const fcp_plan *plan, uint32_t rank, bool over_net, uint8_t *peers) {
     for (int pass = 0; pass < FCP_PASSES; pass++) {
@@ -337,6 +355,7 @@ static void find_peers(const fcp_plan *plan, uint32_t rank, bool over_net, uint8
                     peers[plan->transfers[j].peer] |= 1u << plan->transfers[j].dir;
         }
     }
+    find_step_peers(plan, rank, over_net, peers);
 }
 
 /* Makes the communicator for transfers over net, whose id rank 0 tells the others. */
@@ -455,10 +474,12 @@ static fcp_code nccl_launch(fcp_net *base, uint32_t rank, fcp_pass pass, uint32_
                             uint32_t count, fcp_error *err) {
     nccl_net *n = (nccl_net *)base;
     const fcp_plan *plan = n->session->plan;
-    const uint32_t kind = plan->rounds[plan->round_starts[pass] + round].kind;
+    const bool recurs = fcp_round_recurs(round); /* a round of a layer that recurs has no record */
+    const uint32_t kind = recurs ? FCP_ROUND_KIND_COUNT : plan->rounds[plan->round_starts[pass] + round].kind;
     const bool apart = n->session->ranks[rank].streams[CUDA_NET] && kind != FCP_ROUND_IN && kind != FCP_ROUND_OUT;
     char what[60];
-    snprintf(what, sizeof what, "the transfers of round %u", round);
+    if (recurs) snprintf(what, sizeof what, "the transfers of the steps");
+    else snprintf(what, sizeof what, "the transfers of round %u", round);
     if (!apart) return put_group(n, FCP_FABRICS, wires, count, what, err);
     fcp_code code = FCP_OK;
     for (unsigned f = 0; !code && f < FCP_FABRICS; f++) code = put_group(n, f, wires, count, what, err);

@@ -57,6 +57,9 @@ static inline uint32_t fcp_round_tag(uint32_t call, uint32_t round) {
     return UINT32_C(1) << 31 | (call & 0x7ff) << 20 | (round & 0xfffff);
 }
 
+/* Is it such a number? Those of a pass's rounds are smaller. */
+static inline bool fcp_round_recurs(uint32_t number) { return number >> 31; }
+
 /* Where an act is, in words: "rank 3, layer 1 (scan), forward pass, round 7". NULL: no act. Returns as
  * snprintf does. */
 int fcp_act_text(const fcp_step_walk *walk, uint32_t rank, fcp_pass pass, const fcp_act *act, char *out, size_t size);

@@ -189,3 +189,12 @@ fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, bool fused,
     else free(s.text);
     return code;
 }
+
+fcp_code fcp_kernel_source_recurrent(char **out_text, fcp_error *err) {
+    sheet s = {0};
+    emit_recurrent(sheet_append, &s);
+    *out_text = s.failed ? NULL : s.text;
+    if (!s.failed) return FCP_OK;
+    free(s.text);
+    return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a kernel's source");
+}

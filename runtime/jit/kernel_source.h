@@ -22,6 +22,8 @@ fcp_code fcp_kernel_check(const fcp_plan *plan, fcp_error *err);
  *   FCP_E_NO_MEMORY
  */
 fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, bool fused, char **out_text, fcp_error *err);
+/* The same for the kernels of layers that recur (EMIT_RECURRENT), which no plan changes. FCP_E_NO_MEMORY. */
+fcp_code fcp_kernel_source_recurrent(char **out_text, fcp_error *err);
 /* How many sums the gradients of the plan's tables have (EMIT_TABLES, fk_launch_tables): one for each number of all
  * tables. 0: the plan has no backward pass, or its score reads no tables or is too large for that. */
 uint64_t fcp_kernel_sums(const fcp_plan *plan);

@@ -32,6 +32,11 @@ typedef struct fibers_kernels {
      * `other` at `to`. */
     fibers_kernel tables, round_sums, add_to_sums;
 } fibers_kernels;
+/* The kernels of layers that recur, which no plan changes. */
+typedef struct fibers_recurrent {
+    fibers_kernel rows_move, rows_add, scan_scaled, scan_matrix;
+} fibers_recurrent;
+extern const fibers_recurrent fibers_recurrent_kernels;
 #define FIBERS_JOIN(a, b) a##b
 #define FIBERS_NAME(a, b) FIBERS_JOIN(a, b)
 /* NULL: there is no such build. */

@@ -257,6 +257,11 @@ float fk_load_host(fk_u64 from) {
     return x;
 }
 void fk_load2_host(float out[2], fk_u64 from) { memcpy(out, machine_global(machine_self, from, 8, 8, READ), 8); }
+void fk_load4_host(float out[4], fk_u64 from) { memcpy(out, machine_global(machine_self, from, 16, 16, READ), 16); }
+void fk_load_bits4_host(fk_u32 out[4], fk_u64 from) {
+    memcpy(out, machine_global(machine_self, from, 16, 16, READ), 16);
+}
+fk_u32 fk_load_byte_host(fk_u64 from) { return *(const uint8_t *)machine_global(machine_self, from, 1, 1, READ); }
 fk_u32 fk_load_bits_host(fk_u64 from) {
     fk_u32 x;
     memcpy(&x, machine_global(machine_self, from, 4, 4, READ), 4);
@@ -270,6 +275,10 @@ void fk_store2_host(fk_u64 to, float a, float b) {
 void fk_store_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_self, to, 4, 4, WRITE), &x, 4); }
 void fk_store_bits4_host(fk_u64 to, const fk_u32 x[4]) {
     memcpy(machine_global(machine_self, to, 16, 16, WRITE), x, 16);
+}
+void fk_store4_host(fk_u64 to, const float x[4]) { memcpy(machine_global(machine_self, to, 16, 16, WRITE), x, 16); }
+void fk_store_byte_host(fk_u64 to, fk_u32 x) {
+    *(uint8_t *)machine_global(machine_self, to, 1, 1, WRITE) = (uint8_t)x;
 }
 
 void fk_store_host_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_self, to, 4, 4, WRITE), &x, 4); }

@@ -45,7 +45,30 @@ static const struct {
 #undef UNORDERED
 };
 
+/* The kernels of layers that recur, which are a source of their own. */
+static bool find_recurrent(cu_function f) {
+    const fibers_recurrent *all = &fibers_recurrent_kernels;
+    const struct { const char *name; const fibers_kernel *kernel; size_t parameters; } list[] = {
+        {"fk_rows_move", &all->rows_move, sizeof(fk_rows_launch)},
+        {"fk_rows_add", &all->rows_add, sizeof(fk_rows_launch)},
+        {"fk_scan_scaled", &all->scan_scaled, sizeof(fk_scan_launch)},
+        {"fk_scan_matrix", &all->scan_matrix, sizeof(fk_scan_launch)}};
+    char entry[48];
+    snprintf(entry, sizeof entry, "FK_KERNEL(%s,", f->name);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (!strcmp(list[i].name, f->name) && strstr(f->module->text, entry)) {
+            f->kernel = list[i].kernel;
+            f->parameters = list[i].parameters;
+            return true;
+        }
+    return false;
+}
+static bool is_rows(const node *n) { return !strncmp(n->function->name, "fk_rows_", 8); }
+static bool is_scan(const node *n) { return !strncmp(n->function->name, "fk_scan_", 8); }
+bool kernel_is_recurrent(const node *n) { return is_rows(n) || is_scan(n); }
+
 bool kernel_find(cu_function f) {
+    if (f->module->recurrent) return find_recurrent(f);
     const cu_module m = f->module;
     const fibers_kernels *all =
         fibers_kernels_find(m->head_dim, m->value_dim, m->bf16 ? FCP_BF16 : FCP_FP16, m->score);
@@ -230,6 +253,32 @@ static void gather_ranges(node *n) {
     }
 }
 
+/* Rows, of which those that are added to are read, too. */
+static void rows_ranges(node *n) {
+    const fk_rows_launch *p = &n->parameters.rows;
+    const fk_rows_run *runs = (const fk_rows_run *)(uintptr_t)p->runs;
+    range_add(&n->reads, p->runs, p->run_count * sizeof *runs);
+    for (uint32_t i = 0; i < p->run_count; i++) {
+        const uint64_t to = p->back ? runs[i].from : runs[i].to, from = p->back ? runs[i].to : runs[i].from;
+        range_add(&n->writes, p->to + to * p->row, runs[i].count * p->row);
+        if (p->from) range_add(&n->reads, p->from + from * p->row, runs[i].count * p->row);
+    }
+}
+
+static void scan_ranges(node *n) {
+    const fk_scan_launch *p = &n->parameters.scan;
+    const uint64_t state = 4ull * p->heads * p->rows * p->columns;
+    const uint64_t each = p->decay == FK_DECAY_SCALAR ? 1 : p->decay == FK_DECAY_VECTOR ? p->rows : (uint64_t)p->rows * p->rows;
+    const uint64_t decay = 4 * each * p->heads;
+    range_add(&n->reads, p->first, state);
+    range_add(&n->reads, p->then, state);
+    range_add(&n->reads, p->then_decay, decay);
+    range_add(&n->writes, p->to, state);
+    if (!p->to_decay) return;
+    range_add(&n->reads, p->first_decay, decay);
+    range_add(&n->writes, p->to_decay, decay);
+}
+
 /* The plan whose mask and score the kernels evaluate. */
 static const fcp_plan *plan_now(void) {
     static fcp_plan *loaded;
@@ -250,6 +299,9 @@ void kernel_ranges(node *n) {
         gather_ranges(n);
         return;
     }
+    if (is_rows(n)) rows_ranges(n);
+    if (is_scan(n)) scan_ranges(n);
+    if (kernel_is_recurrent(n)) return;
     const uint32_t d = n->function->module->head_dim, v = n->function->module->value_dim;
     uint64_t mark = n->function->parameters == sizeof *x ? x->mark : n->parameters.launch.mark;
     range_add(&n->writes, mark, mark ? 4 : 0);
@@ -342,7 +394,15 @@ static bool run_kernel(node *n, bool (*outside)(void *), void *context_of_outsid
     fk_launch_maps maps;
     bool has_maps = n->function->parameters == sizeof maps;
     if (has_maps) memcpy(&maps, n->parameters.maps, sizeof maps);
-    if (n->function->parameters == sizeof n->parameters.gather) {
+    if (is_rows(n)) {
+        const fk_rows_launch *rows = &n->parameters.rows;
+        const uint64_t places[] = {rows->runs, rows->to, rows->from};
+        for (int i = 0; i < 3; i++) add_memory(list, &count, places[i], context);
+    } else if (is_scan(n)) {
+        const fk_scan_launch *scan = &n->parameters.scan;
+        const uint64_t places[] = {scan->to, scan->first, scan->then, scan->to_decay, scan->first_decay, scan->then_decay};
+        for (int i = 0; i < 6; i++) add_memory(list, &count, places[i], context);
+    } else if (n->function->parameters == sizeof n->parameters.gather) {
         const fk_gather_launch *g = &n->parameters.gather;
         add_memory(list, &count, g->runs, context);
         for (uint32_t i = 0; i < g->tensors; i++) {

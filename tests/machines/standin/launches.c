@@ -108,13 +108,14 @@ API cuModuleLoadData(cu_module *out, const void *image) {
     unsigned head_dim = 0, value_dim = 0, bf16 = 0, score = 0;
     const char *made_by = strstr(image, "// NVRTC "); /* the last line of what the stand-in for NVRTC makes */
     if (control.newest && made_by && atoi(made_by + 9) > control.newest) return control.newest_with;
-    bool probe = !strncmp(image, "#define GPU_CHECK ", 18); /* gpu-check's own kernels, which do nothing here */
+    const bool recurrent = !strncmp(image, "#define FK_RECURRENT 1\n", 23);
+    bool probe = recurrent || !strncmp(image, "#define GPU_CHECK ", 18); /* gpu-check's own kernels, which do nothing here */
     if (strstr(image, "\"prim_sm90_ptx.h\"") && (control.major != 9 || control.minor != 0)) return NO_BINARY;
     const char *form = "#define FK_HEAD_DIM %u #define FK_VALUE_DIM %u #define FK_BF16 %u #define FK_HAS_SCORE %u";
     if (!current || (!probe && sscanf(image, form, &head_dim, &value_dim, &bf16, &score) != 4))
         return CU_ERROR_INVALID_VALUE;
     *out = calloc(1, sizeof **out);
-    **out = (struct cu_module_){current, head_dim, value_dim, bf16, score, strdup(image), NULL, {0}};
+    **out = (struct cu_module_){current, head_dim, value_dim, bf16, score, recurrent, strdup(image), NULL, {0}};
     control.live++;
     return CU_SUCCESS;
 }
@@ -186,7 +187,7 @@ API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a
         return CAPTURE_UNSUPPORTED;
     }
     if (in_capture(s) && s->green && control.green == GREEN_WRONG) n.op = EMPTY;
-    if (f->parameters == sizeof n.parameters.launch) {
+    if (!kernel_is_recurrent(&n) && f->parameters == sizeof n.parameters.launch) {
         ++*(s->green ? &control.in_green : &control.out_of_green);
         if (x > control.most_blocks) control.most_blocks = x;
         size_t used = strlen(control.launched);

@@ -43,7 +43,7 @@ enum { MODULE_WAITS = 6 };
 struct cu_module_ {
     cu_context context;
     uint32_t head_dim, value_dim;
-    bool bf16, score;
+    bool bf16, score, recurrent; /* recurrent: it has the kernels of layers that recur */
     const char *text;
     struct cu_function_ *functions;
     cu_ptr waits[MODULE_WAITS]; /* variables that were asked for (globals.c) */
@@ -79,6 +79,8 @@ typedef struct node {
         fk_launch_tables tables;
         fk_support support;
         fk_gather_launch gather;
+        fk_rows_launch rows;
+        fk_scan_launch scan;
         fk_u64 maps[sizeof(fk_launch_maps) / sizeof(fk_u64)]; /* the launch, then maps */
     } parameters;
     uint64_t to, from, bytes;
@@ -163,6 +165,7 @@ const char *node_name(const node *n);
 void kernel_ranges(node *n);
 void range_add(ranges *r, uint64_t begin, uint64_t bytes);
 bool kernel_find(cu_function f);
+bool kernel_is_recurrent(const node *n); /* a kernel of layers that recur, which writes no mark */
 /* `outside` lets other nodes run while the kernel waits for a flag. */
 bool kernel_run(node *n, bool (*outside)(void *), void *context);
 #endif

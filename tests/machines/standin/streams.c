@@ -38,7 +38,7 @@ cu_result stream_put(cu_stream s, const node *made, uint32_t also) {
     node copy = *made, *n = &copy;
     uint64_t mark = n->op == FILL ? n->to : 0;
     unsigned value = n->word;
-    if (n->op == KERNEL && n->function->parameters != sizeof n->parameters.gather) {
+    if (n->op == KERNEL && n->function->parameters != sizeof n->parameters.gather && !kernel_is_recurrent(n)) {
         bool is_support = n->function->parameters == sizeof n->parameters.support;
         mark = is_support ? n->parameters.support.mark : n->parameters.launch.mark;
         value = is_support ? n->parameters.support.mark_value : n->parameters.launch.mark_value;
