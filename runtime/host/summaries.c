@@ -51,8 +51,8 @@ void fcp_summaries_state(const fcp_recurrent *x, const fcp_register *a, const fc
         const uint64_t left = first + count - i, of_head = rows - row < left ? rows - row : left;
         const size_t at = i * columns;
         if (x->decay == FCP_DECAY_MATRIX) {
-            multiply(b->decay + i * rows, a->state + head * rows * columns, b->state + at, out->state + at, of_head, rows,
-                     columns);
+            multiply(b->decay + i * rows, a->state + head * rows * columns, b->state + at, out->state + at, of_head,
+                     rows, columns);
         } else if (x->decay == FCP_DECAY_SCALAR) {
             scale(b->decay[head], a->state + at, b->state + at, out->state + at, of_head * columns);
         } else {
@@ -71,7 +71,8 @@ void fcp_summaries_decay(const fcp_recurrent *x, const fcp_register *a, const fc
         const uint64_t head = i / rows, row = i % rows;
         const uint64_t left = first + count - i, of_head = rows - row < left ? rows - row : left;
         if (x->decay == FCP_DECAY_MATRIX) {
-            multiply(b->decay + i * rows, a->decay + head * rows * rows, NULL, out->decay + i * rows, of_head, rows, rows);
+            multiply(b->decay + i * rows, a->decay + head * rows * rows, NULL, out->decay + i * rows, of_head, rows,
+                     rows);
         } else if (x->decay == FCP_DECAY_VECTOR) {
             for (uint64_t r = i; r < i + of_head; r++) out->decay[r] = b->decay[r] * a->decay[r];
         } else if (!row) {
