@@ -406,7 +406,7 @@ static fcp_code predict_one(run *r, cmd_input *input, candidate *out, arena *mem
     fcp_code code =
         opened.bytes.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : cmd_load(r->line, input, err);
     if (!code) code = candidate_profile(r->line, input->plan, &r->profile, err);
-    if (!code && input->layer_count && r->line->value[OPT_TRACE])
+    if (!code && input->layer_count > 1 && r->line->value[OPT_TRACE])
         code = fcp_fail(err, FCP_E_USAGE,
                         "--trace draws one plan, and there are %" PRIu32 " masks: --layer chooses one",
                         input->layer_count);

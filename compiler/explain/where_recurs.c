@@ -80,7 +80,9 @@ static void put_side(const char *side, uint32_t rank, uint64_t states, uint64_t 
     if (!states && !rows) return;
     if (rank == FCP_NONE) {
         text_printf(out, "    nothing is %s it, so there %s\n", side,
-                    !rows ? "the state is 0" : states ? "the state is 0, and rows are zeros" : "rows are zeros");
+                    !rows    ? "the state is 0"
+                    : states ? "the state is 0, and rows are zeros"
+                             : "rows are zeros");
         return;
     }
     text_printf(out, "    of the stretch %s it, at rank %" PRIu32 ", it needs ", side, rank);

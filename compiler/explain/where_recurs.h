@@ -10,9 +10,9 @@ struct text;
 
 typedef struct explain_stretch {
     uint32_t rank;
-    uint32_t before, behind;  /* the ranks of the stretches before and behind it; FCP_NONE: the document ends there */
-    int64_t first, last;      /* the positions of its tokens in the sequence */
-    uint64_t number, count;   /* its number among those of its document, from 1, and how many there are */
+    uint32_t before, behind; /* the ranks of the stretches before and behind it; FCP_NONE: the document ends there */
+    int64_t first, last;     /* the positions of its tokens in the sequence */
+    uint64_t number, count;  /* its number among those of its document, from 1, and how many there are */
     /* how many layers need the state of the stretch before it, or behind it, and how many need its rows */
     uint64_t states_before, rows_before, states_behind, rows_behind;
 } explain_stretch;

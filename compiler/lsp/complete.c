@@ -216,7 +216,8 @@ static void add_value(const offer *o) {
     const meaning *row = lsp_meaning("key", o->c->section, o->c->key);
     text seen = {0};
     const mask *own = lsp_tree_own(o->t, o->c->call);
-    const int layer = key == KEY_LAYERS && (!own || own->score) ? words_find(words_layers, LAYER_KINDS, o->c->call) : -1;
+    const int layer =
+        key == KEY_LAYERS && (!own || own->score) ? words_find(words_layers, LAYER_KINDS, o->c->call) : -1;
     if (key == KEY_STRATEGY) add_strategy(o);
     else if (layer >= 0) add_layer(o, (uint32_t)layer);
     else if ((masks || scores) && o->c->call[0]) {
@@ -225,8 +226,7 @@ static void add_value(const offer *o) {
     } else if (masks || scores) {
         add_masks(o, scores);
         if (key == KEY_LAYERS) add_words(o, words_layers, LAYER_KINDS, ITEM_FUNCTION, "layer");
-    }
-    else if (o->c->call[0] && key == KEY_LAYOUT) add_setting(o, "group", ITEM_VARIABLE, NULL, NULL);
+    } else if (o->c->call[0] && key == KEY_LAYOUT) add_setting(o, "group", ITEM_VARIABLE, NULL, NULL);
     else if (o->c->call[0]) add_source(o);
     else if (key == KEY_DOCUMENTS) add_arrays(o);
     else if (key == KEY_LENGTHS || key == KEY_COUNT) /* KEY_COUNT: the name of a field or table */

@@ -11,7 +11,15 @@
 #include "compiler/sema/strategies.h"
 
 /* In a section, what the names of a value are. */
-typedef enum value_of { IN_MASK, PLACE_MASK, PLACE_LAYERS, PLACE_SCORE, PLACE_ARRAY, PLACE_STRATEGY, PLACE_WORD } value_of;
+typedef enum value_of {
+    IN_MASK,
+    PLACE_MASK,
+    PLACE_LAYERS,
+    PLACE_SCORE,
+    PLACE_ARRAY,
+    PLACE_STRATEGY,
+    PLACE_WORD
+} value_of;
 
 typedef struct walk {
     lsp_tree *t;

@@ -78,9 +78,8 @@ static bool is_word(const char *name) {
            words_find(words_variables, SCORE_VARIABLES, name) >= 0 ||
            words_find(words_functions, SCORE_BUILTINS, name) >= 0 ||
            words_find(words_sources, SOURCE_COUNT, name) >= 0 || words_find(words_layers, LAYER_KINDS, name) >= 0 ||
-           words_find(words_figures, MODEL_FIGURES, name) >= 0 ||
-           words_find(words_over, OVER_COUNT, name) >= 0 || !strcmp(name, words_real) || !strcmp(name, "x") ||
-           !strcmp(name, "on") || !strcmp(name, "over");
+           words_find(words_figures, MODEL_FIGURES, name) >= 0 || words_find(words_over, OVER_COUNT, name) >= 0 ||
+           !strcmp(name, words_real) || !strcmp(name, "x") || !strcmp(name, "on") || !strcmp(name, "over");
 }
 
 typedef struct clash {

@@ -36,10 +36,10 @@ static const entry passes[] = {
     {problem_check_score, TIME(classify)},  /* the score faults for no pair                           */
 
     /* The placement: who owns each block and computes each tile; and so, what has to travel. */
-    {masks_find_work, TIME(place)},        /* -> other_work: of each block under other masks       */
-    {strategy_place, TIME(place)},         /* -> placement                                         */
-    {traffic_build, TIME(schedule)},       /* -> traffic: which block goes to which rank, and back */
-    {reshuffle_build, TIME(schedule)},     /* -> reshuffle: the caller's layout to homes and back  */
+    {masks_find_work, TIME(place)},    /* -> other_work: of each block under other masks       */
+    {strategy_place, TIME(place)},     /* -> placement                                         */
+    {traffic_build, TIME(schedule)},   /* -> traffic: which block goes to which rank, and back */
+    {reshuffle_build, TIME(schedule)}, /* -> reshuffle: the caller's layout to homes and back  */
 
     /* The schedule: when, and into which slot. */
     {schedule_build, TIME(schedule)}, /* -> schedule: arrivals, stages, visits          */
@@ -48,11 +48,11 @@ static const entry passes[] = {
     {rounds_build, TIME(schedule)},   /* rounds of both passes, into the schedule       */
 
     /* The plan. */
-    {lower, TIME(schedule)},         /* -> plan: tables, instructions, summary                        */
+    {lower, TIME(schedule)},           /* -> plan: tables, instructions, summary                        */
     {recurrent_build, TIME(schedule)}, /*       what layers that recur need of other ranks              */
-    {planning_own, TIME(schedule)},  /* the plan owns the memory of its tables                        */
-    {verify, TIME(verify)},          /* ranks do what they must: it is proven                         */
-    {margin_choose, TIME(schedule)}, /* with which it is fastest; the proof does not depend on it     */
+    {planning_own, TIME(schedule)},    /* the plan owns the memory of its tables                        */
+    {verify, TIME(verify)},            /* ranks do what they must: it is proven                         */
+    {margin_choose, TIME(schedule)},   /* with which it is fastest; the proof does not depend on it     */
 };
 enum { PASSES = sizeof passes / sizeof *passes };
 

@@ -70,8 +70,7 @@ static fcp_code sort_copies(recurrent_batch *b, copy_list *list) {
     if (!sorted) return FCP_E_NO_MEMORY;
     for (int by_sender = 0; by_sender < 2 && list->count; by_sender++) {
         const uint32_t *key = by_sender ? &list->at->from : &list->at->to;
-        fcp_code code =
-            group_new(b->scratch, key, sizeof *list->at, list->count, b->ranks, b->stop, &start, &item);
+        fcp_code code = group_new(b->scratch, key, sizeof *list->at, list->count, b->ranks, b->stop, &start, &item);
         if (code) return code;
         for (uint32_t i = 0; i < list->count; i++) sorted[i] = list->at[item[i]];
         halo_copy *other = list->at;
@@ -151,13 +150,18 @@ static bool add_steps(recurrent_batch *b, const copy_list *copies, const message
                 return false;
         return true;
     }
-    const fcp_step send = {.op = FCP_STEP_SEND, .fabric = (uint8_t)recurrent_fabric(b, from, to), .round = m->round[i],
-                           .peer = to, .a = first, .b = count};
+    const fcp_step send = {.op = FCP_STEP_SEND,
+                           .fabric = (uint8_t)recurrent_fabric(b, from, to),
+                           .round = m->round[i],
+                           .peer = to,
+                           .a = first,
+                           .b = count};
     fcp_step receive = send;
     receive.op = FCP_STEP_RECV;
     receive.peer = from;
     receive.a = first + count;
-    return recurrent_add(b, out, from, 2 * m->round[i] + 1, send) && recurrent_add(b, out, to, 2 * m->round[i] + 1, receive);
+    return recurrent_add(b, out, from, 2 * m->round[i] + 1, send) &&
+           recurrent_add(b, out, to, 2 * m->round[i] + 1, receive);
 }
 
 fcp_code recurrent_halo(recurrent_batch *b, const fcp_recurrent *layer, rows_list *rows, step_list *out) {

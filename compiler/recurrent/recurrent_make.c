@@ -118,10 +118,13 @@ static fcp_code make_layer(recurrent_batch *b, fcp_recurrent *layer, fcp_step_st
     return code;
 }
 
-fcp_code recurrent_make(const fcp_plan *plan, const fcp_recurrent *layers, uint32_t count, arena *memory, arena *scratch,
-                        const volatile int *stop, recurrent_tables *out) {
-    recurrent_batch b = {.plan = plan, .ranks = plan->problem->ranks, .gpus = plan->problem->gpus,
-                         .scratch = scratch, .stop = stop};
+fcp_code recurrent_make(const fcp_plan *plan, const fcp_recurrent *layers, uint32_t count, arena *memory,
+                        arena *scratch, const volatile int *stop, recurrent_tables *out) {
+    recurrent_batch b = {.plan = plan,
+                         .ranks = plan->problem->ranks,
+                         .gpus = plan->problem->gpus,
+                         .scratch = scratch,
+                         .stop = stop};
     const uint64_t streams = (uint64_t)count * FCP_PASSES * b.ranks;
     sim_profile profile;
     sim_model links;
@@ -142,8 +145,8 @@ fcp_code recurrent_make(const fcp_plan *plan, const fcp_recurrent *layers, uint3
     fcp_code code = list_stretches(&b);
     for (uint32_t i = 0; i < count && !code; i++) {
         b.asked = &layers[i];
-        code = make_layer(&b, &out->recurrent[i], out->step_streams + (size_t)i * FCP_PASSES * b.ranks, memory, &rows, out,
-                          &room);
+        code = make_layer(&b, &out->recurrent[i], out->step_streams + (size_t)i * FCP_PASSES * b.ranks, memory, &rows,
+                          out, &room);
     }
     out->halo_rows = rows.at;
     out->halo_rows_count = rows.count;
@@ -168,7 +171,8 @@ fcp_code recurrent_build(planning *x) {
     code = recurrent_make(x->plan, layers, g->recurrent_count, &x->memory, &x->scratch, x->stop, &t);
     if (code == FCP_E_PLAN_SIZE)
         return planning_fail(x, code, g->at[AT_RECURRENT],
-                             "the batch is cut into too many stretches: more than %d steps of scans and halos", STEPS_MAX);
+                             "the batch is cut into too many stretches: more than %d steps of scans and halos",
+                             STEPS_MAX);
     if (code) return code;
     fcp_plan *plan = x->plan;
     plan->recurrent = t.recurrent, plan->recurrent_count = t.recurrent_count;

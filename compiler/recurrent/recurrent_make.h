@@ -25,8 +25,8 @@ typedef struct recurrent_tables {
  * `parts` that are not 0 keep them, and then also a `shape` that is not FCP_SCAN_NONE; else both are chosen. memory: for the tables;
  * scratch: may be reset afterwards. Cost: linear in the stretches of documents that are cut, the messages and the ranks, but
  * for sorts. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED, FCP_E_PLAN_SIZE. */
-fcp_code recurrent_make(const fcp_plan *plan, const fcp_recurrent *layers, uint32_t count, arena *memory, arena *scratch,
-                        const volatile int *stop, recurrent_tables *out);
+fcp_code recurrent_make(const fcp_plan *plan, const fcp_recurrent *layers, uint32_t count, arena *memory,
+                        arena *scratch, const volatile int *stop, recurrent_tables *out);
 
 /* --- inside the room ---------------------------------------------------------------------------------------------- */
 
@@ -41,11 +41,11 @@ typedef struct recurrent_batch {
     const fcp_plan *plan;
     const fcp_recurrent *asked; /* what is asked of the layer under way */
     uint32_t ranks, gpus;
-    cut_stretch *cut;      /* in order of the packed batch; so the stretches of a document are neighbours */
+    cut_stretch *cut; /* in order of the packed batch; so the stretches of a document are neighbours */
     uint32_t cut_count;
-    uint32_t *rank_counts; /* how many stretches each rank has, whole documents among them */
+    uint32_t *rank_counts;  /* how many stretches each rank has, whole documents among them */
     const sim_model *links; /* what messages take */
-    uint64_t *ports;       /* scratch: for each rank, fabric and direction */
+    uint64_t *ports;        /* scratch: for each rank, fabric and direction */
     arena *scratch;
     const volatile int *stop;
 } recurrent_batch;
@@ -90,12 +90,12 @@ fcp_code recurrent_scan(recurrent_batch *b, fcp_recurrent *layer, fcp_pass pass,
  * operation comes behind those whose values it uses. */
 enum { VALUE_TEMPORARY = UINT32_MAX };
 typedef struct scan_op {
-    uint8_t op;         /* FCP_STEP_SEND (a message), COMBINE or COPY */
+    uint8_t op; /* FCP_STEP_SEND (a message), COMBINE or COPY */
     uint8_t whole;
     uint32_t part;
-    uint32_t rank, to;  /* where it is done; of a message: the sender and the receiver */
-    uint32_t a, b;      /* operations that make its operands, or, with the top bit, registers that are there at the start */
-    uint32_t out;       /* the register of its result at its rank (a message: at `to`); VALUE_TEMPORARY: any */
+    uint32_t rank, to; /* where it is done; of a message: the sender and the receiver */
+    uint32_t a, b; /* operations that make its operands, or, with the top bit, registers that are there at the start */
+    uint32_t out;  /* the register of its result at its rank (a message: at `to`); VALUE_TEMPORARY: any */
 } scan_op;
 #define SCAN_GIVEN (UINT32_C(1) << 31)
 typedef struct scan_ops {

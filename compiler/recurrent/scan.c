@@ -118,7 +118,7 @@ static void make_gather(builder *x) {
  * product: down the tree, the state that enters the right half is that of the whole, then what `left` does. */
 typedef struct tree {
     uint32_t low, high, middle;
-    uint32_t left;       /* value, at the rank of stop high - 1 */
+    uint32_t left; /* value, at the rank of stop high - 1 */
     struct tree *below[2];
 } tree;
 
@@ -160,8 +160,7 @@ static void go_down(builder *x, const tree *t, uint32_t state) {
     const uint32_t here = rank_of(x, t->high - 1), there = rank_of(x, t->middle - 1);
     uint32_t right = t->left;
     if (state != NOTHING) {
-        const uint32_t own =
-            t->high - t->middle == 1 ? entering(x, x->d->stops[t->middle]) : (uint32_t)VALUE_TEMPORARY;
+        const uint32_t own = t->high - t->middle == 1 ? entering(x, x->d->stops[t->middle]) : (uint32_t)VALUE_TEMPORARY;
         right = combine(x, here, state, t->left, false, own);
         state = bring(x, state, here, there, false,
                       t->middle - t->low == 1 ? entering(x, x->d->stops[t->low]) : (uint32_t)VALUE_TEMPORARY);

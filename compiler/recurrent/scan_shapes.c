@@ -22,7 +22,10 @@ fcp_code scan_list(recurrent_batch *b, bool descends, scan_documents *out) {
     if (!stops || !out->at) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0, end; i < b->cut_count; i = end) {
         for (end = i + 1; end < b->cut_count && recurrent_follows(&b->cut[i], &b->cut[end]); end++) {}
-        scan_document d = {.first = &b->cut[i], .count = end - i, .descends = descends, .stops = stops,
+        scan_document d = {.first = &b->cut[i],
+                           .count = end - i,
+                           .descends = descends,
+                           .stops = stops,
                            .shape = FCP_SCAN_CHAIN};
         for (uint32_t k = 0; k < d.count; k++)
             if (!k || scan_at(&d, k)->rank != scan_at(&d, k - 1)->rank) d.stops[d.stop_count++] = k;
@@ -91,7 +94,8 @@ static document_price price_document(const recurrent_batch *b, const scan_docume
     const uint64_t others = (uint64_t)(parts - 1) * x->whole[wide];
     out.of[FCP_SCAN_CHAIN] = chain + (parts - 1) * slowest;
     out.of[FCP_SCAN_TREE] = log2_up(d->stop_count) * level + others;
-    out.of[FCP_SCAN_NODES] = nodes > 1 && most > 1 ? log2_up(nodes) * level + log2_up(most) * local + others : UINT64_MAX;
+    out.of[FCP_SCAN_NODES] =
+        nodes > 1 && most > 1 ? log2_up(nodes) * level + log2_up(most) * local + others : UINT64_MAX;
     out.of[FCP_SCAN_GATHER] = d->stop_count > 2 && d->stop_count <= GATHER_MOST
                                   ? parts * ((d->stop_count - 2) * x->whole[wide] + x->state[wide])
                                   : UINT64_MAX;
@@ -115,8 +119,7 @@ static uint64_t busiest_port(recurrent_batch *b, const scan_documents *list, con
         const scan_document *d = &list->at[i];
         for (uint32_t s = 0; s + 1 < d->stop_count; s++) {
             const fcp_fabric f = edge(b, d, s);
-            const uint64_t takes =
-                parts * (d->shape == FCP_SCAN_CHAIN ? x->state[f] : x->state[f] + x->whole[f]);
+            const uint64_t takes = parts * (d->shape == FCP_SCAN_CHAIN ? x->state[f] : x->state[f] + x->whole[f]);
             for (int dir = 0; dir < 2; dir++) {
                 const uint32_t rank = scan_at(d, d->stops[s + (uint32_t)dir])->rank;
                 uint64_t *port = &b->ports[((size_t)rank * FCP_FABRICS + (size_t)f) * 2 + (size_t)dir];

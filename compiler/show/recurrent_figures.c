@@ -87,13 +87,14 @@ const char *recurrent_sentence(char out[RECURRENT_SENTENCE], const recurrent_fig
         if (x->before) text_printf(&t, "%" PRIu32 " row%s before", x->before, text_plural(x->before));
         if (x->after)
             text_printf(&t, "%s%" PRIu32 "%s behind", x->before ? " and " : "", x->after,
-                        x->before ? "" : x->after == 1 ? " row" : " rows");
+                        x->before       ? ""
+                        : x->after == 1 ? " row"
+                                        : " rows");
         text_printf(&t, ", %" PRIu32 " channel%s", x->channels, text_plural(x->channels));
     } else
         text_printf(&t, "%" PRIu32 " head%s of %" PRIu32 " x %" PRIu32 ", decay %s%s, shape %s", x->heads,
-                    text_plural(x->heads), x->rows, x->columns,
-                    x->decay < FCP_DECAYS ? fcp_decay_names[x->decay] : "?", x->reverse ? ", reverse" : "",
-                    x->shape < FCP_SCAN_SHAPES ? fcp_scan_shape_names[x->shape] : "?");
+                    text_plural(x->heads), x->rows, x->columns, x->decay < FCP_DECAYS ? fcp_decay_names[x->decay] : "?",
+                    x->reverse ? ", reverse" : "", x->shape < FCP_SCAN_SHAPES ? fcp_scan_shape_names[x->shape] : "?");
     if (x->parts > 1) text_printf(&t, " in %" PRIu32 " parts", x->parts);
     text_printf(&t, "; %" PRIu64 " stretch%s; each layer %s: ", f->stretches, f->stretches == 1 ? "" : "es",
                 backward && networks_same(forth, back) ? "forward and backward" : "forward");

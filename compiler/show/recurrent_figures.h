@@ -13,8 +13,8 @@ typedef struct recurrent_network {
 
 typedef struct recurrent_figures {
     const fcp_recurrent *layer;
-    uint64_t stretches;  /* of all ranks */
-    uint32_t passes;     /* a bit for each pass that has a network */
+    uint64_t stretches; /* of all ranks */
+    uint32_t passes;    /* a bit for each pass that has a network */
     recurrent_network pass[FCP_PASSES];
 } recurrent_figures;
 

@@ -21,7 +21,9 @@ void sim_recurrent_model(const fcp_plan *plan, const sim_profile *profile, fcp_p
 uint64_t sim_recurrent_message(const sim_model *m, fcp_fabric fabric, uint64_t bytes) {
     return fcp_plus(m->latency[fabric], sim_model_time(bytes, m->rate[fabric]));
 }
-uint64_t sim_recurrent_step(const sim_model *m, uint64_t bytes) { return fcp_plus(m->small, sim_model_time(bytes, m->hbm)); }
+uint64_t sim_recurrent_step(const sim_model *m, uint64_t bytes) {
+    return fcp_plus(m->small, sim_model_time(bytes, m->hbm));
+}
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
@@ -71,7 +73,8 @@ static void end_round(const sim_model *m, const fcp_step_stream *s, uint32_t rou
         c->next++;
     c->time = c->end;
 }
-_Static_assert((int)FCP_STEP_SEND < (int)FCP_STEP_RECV && (int)FCP_STEP_RECV < (int)FCP_STEP_COMBINE, "messages are first");
+_Static_assert((int)FCP_STEP_SEND < (int)FCP_STEP_RECV && (int)FCP_STEP_RECV < (int)FCP_STEP_COMBINE,
+               "messages are first");
 
 /* The sends of each round, as a counting sort: those of round r are the result's [start[r]] to [start[r + 1] - 1]. */
 static sending *list_sends(const sim_model *m, uint32_t number, fcp_pass pass, arena *scratch, uint32_t **out_start) {
@@ -103,7 +106,8 @@ static sending *list_sends(const sim_model *m, uint32_t number, fcp_pass pass, a
     return all;
 }
 
-fcp_code sim_recurrent_walk(const fcp_plan *plan, uint32_t number, const sim_model *m, arena *scratch, sim_recurrent *out) {
+fcp_code sim_recurrent_walk(const fcp_plan *plan, uint32_t number, const sim_model *m, arena *scratch,
+                            sim_recurrent *out) {
     const fcp_recurrent *layer = &plan->recurrent[number];
     const fcp_pass pass = layer->kind == FCP_SCAN ? m->pass : FCP_FORWARD;
     const uint32_t ranks = plan->problem->ranks;

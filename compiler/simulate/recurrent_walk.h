@@ -7,7 +7,7 @@
 
 /* One layer in one pass. Times are picoseconds. */
 typedef struct sim_recurrent {
-    uint64_t makespan;           /* from when all ranks have their summaries, or rows, until the last one has what it needs */
+    uint64_t makespan; /* from when all ranks have their summaries, or rows, until the last one has what it needs */
     uint64_t bytes[FCP_FABRICS]; /* sent by all ranks */
     uint64_t messages;
 } sim_recurrent;
@@ -20,5 +20,6 @@ uint64_t sim_recurrent_step(const sim_model *m, uint64_t bytes);
 
 /* Predicts layer `number` of a verified plan. A halo takes as long in both passes. Cost: linear in the steps and ranks.
  * FCP_E_NO_MEMORY; FCP_E_PROFILE: times too long to count. */
-fcp_code sim_recurrent_walk(const fcp_plan *plan, uint32_t number, const sim_model *m, arena *scratch, sim_recurrent *out);
+fcp_code sim_recurrent_walk(const fcp_plan *plan, uint32_t number, const sim_model *m, arena *scratch,
+                            sim_recurrent *out);
 #endif

@@ -15,11 +15,11 @@ fcp_step_walk fcp_step_walk_begin(const fcp_plan *plan, uint32_t layer, fcp_pass
     const bool back = x->kind == FCP_HALO && pass == FCP_BACKWARD;
     const fcp_step_stream *stream = fcp_steps_of(plan, layer, back ? FCP_FORWARD : pass, rank);
     return (fcp_step_walk){.plan = plan,
-                      .layer = x,
-                      .steps = stream->count ? plan->steps + stream->first : NULL,
-                      .count = stream->count,
-                      .temporaries = stream->temporaries,
-                      .back = back};
+                           .layer = x,
+                           .steps = stream->count ? plan->steps + stream->first : NULL,
+                           .count = stream->count,
+                           .temporaries = stream->temporaries,
+                           .back = back};
 }
 
 static bool moves(const fcp_step *step) { return step->op == FCP_STEP_SEND || step->op == FCP_STEP_RECV; }
@@ -77,8 +77,7 @@ fcp_register fcp_register_of(const fcp_recurrent *x, uint32_t stretches, const f
         return (fcp_register){(float *)t->decay + place * decays, (float *)t->state + place * states};
     }
     number -= stretches;
-    if (number < stretches)
-        return (fcp_register){NULL, t->entering + ((uint64_t)number * x->parts + part) * states};
+    if (number < stretches) return (fcp_register){NULL, t->entering + ((uint64_t)number * x->parts + part) * states};
     float *temporary = temporaries + (number - stretches) * (decays + states);
     return (fcp_register){temporary, temporary + decays};
 }

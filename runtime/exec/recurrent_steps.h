@@ -29,13 +29,13 @@ typedef struct fcp_step_walk {
     const fcp_step *steps;
     uint32_t count, at; /* steps, and how many of them have been given */
     uint32_t temporaries;
-    bool back;          /* the gradient of a halo */
+    bool back; /* the gradient of a halo */
 } fcp_step_walk;
 
 typedef struct fcp_act {
     const fcp_step *first; /* in the order of the table; fcp_act_step has the order of the walk */
     uint32_t count;
-    bool moves, back;      /* moves: these are sends and receives of one round; else it is one COMBINE or COPY */
+    bool moves, back; /* moves: these are sends and receives of one round; else it is one COMBINE or COPY */
 } fcp_act;
 
 /* Begins the walk of a rank over the network of `layer`. pass: FCP_BACKWARD for the gradient of a halo, too. */

@@ -383,8 +383,11 @@ static fcp_code exec_halo(fcp_session *session, uint32_t layer, size_t row_bytes
 
 static fcp_code exec_halo_gradient(fcp_session *session, uint32_t layer, fcp_dtype dtype, uint64_t numbers,
                                    const fcp_halo_gradient_rank *ranks, void *stream, fcp_error *err) {
-    const fcp_call call = {
-        .row = numbers, .kind = FCP_CALL_HALO_GRADIENT, .layer = layer, .pass = FCP_BACKWARD, .dtype = (uint32_t)dtype};
+    const fcp_call call = {.row = numbers,
+                           .kind = FCP_CALL_HALO_GRADIENT,
+                           .layer = layer,
+                           .pass = FCP_BACKWARD,
+                           .dtype = (uint32_t)dtype};
     (void)stream;
     return recur(session, &call, (fcp_recurrent_tensors){.gradient = ranks}, err);
 }

@@ -44,11 +44,11 @@ struct fcp_team {
     fcp_rank *rank;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint64_t call;            /* number of the work under way */
+    uint64_t call; /* number of the work under way */
     fcp_queue_item *work;
     const void *context;
-    uint32_t items, next;     /* how many there are; the next to give out */
-    uint32_t busy;            /* how many members work */
+    uint32_t items, next; /* how many there are; the next to give out */
+    uint32_t busy;        /* how many members work */
     bool stop, locks;
     fcp_code code;
     fcp_error err;

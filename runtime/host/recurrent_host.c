@@ -254,10 +254,10 @@ static void do_transfers(const struct part *p, const fcp_step_walk *walk, const 
     }
     make_wires(p, walk, act, wires);
     if (halo) do_rows(p, act, wires, FCP_SEND);
-    const fcp_code code = s->failed ? FCP_OK
-                                    : fcp_queue_group(p->rank, (fcp_pass)p->call->pass,
-                                                      fcp_round_tag(p->number, act->first->round), wires, act->count,
-                                                      &late, &err);
+    const fcp_code code =
+        s->failed ? FCP_OK
+                  : fcp_queue_group(p->rank, (fcp_pass)p->call->pass, fcp_round_tag(p->number, act->first->round),
+                                    wires, act->count, &late, &err);
     if (code) fail_act(p, walk, act, code, err.message);
     if (s->failed) return;
     if (late != FCP_NONE) {
@@ -341,8 +341,8 @@ fcp_code fcp_recurrent_run(fcp_exec *s, const fcp_call *call, fcp_recurrent_tens
     struct part *parts = malloc(ranks * sizeof *parts);
     if (!threads || !parts) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for threads");
     for (uint32_t r = 0; r < ranks && !code; r++)
-        parts[r] = (struct part){&s->ranks[r],       call, tensors_of(call, tensors, r),
-                                 &s->base.rows[r],   s->recurrent->pieces[r].memory, number};
+        parts[r] = (struct part){
+            &s->ranks[r], call, tensors_of(call, tensors, r), &s->base.rows[r], s->recurrent->pieces[r].memory, number};
     if (!code) {
         fcp_queue_begin(s);
         run_threads(s, parts, threads);

@@ -290,6 +290,29 @@ holds "and its bound is that of the same mask" json '.bytes_lower_bound == .laye
     ([., .layers[] | .bytes_lower_bound <= .bytes_total] | all) and ([.layers[].bytes_lower_bound] | add > 0)'
 holds "with the balance of what ranks compute, not of what they hold" json '
     ([.layers[].compute_max_over_mean] | max) - .compute_max_over_mean_any | fabs < 1e-5'
+# Layers that recur, beside one mask: one plan has them all.
+program recurs.fcp 'model { heads = 2; kv_heads = 1; head_dim = 16 }; cluster { gpus = 4 }
+batch { lengths = [700, 300] }
+plan { layers = [causal, scan(decay = vector) x 3, halo(before = 3)]; strategy = zigzag; block = 128 }'
+ok "layers that recur" "$fcpc" recurs.fcp -o r.plan
+holds "have a line for each kind" sh -c 'grep -q "^  scan    3 layers of 2 heads of 16 x 16, decay vector, shape " stderr &&
+    grep -q "^  halo    1 layer of 3 rows before, 32 channels; " stderr && grep -qF "  layers  mask 1 of 1, 1 layer: causal" stderr'
+holds "and are in one plan" sh -c '[ -e r.plan ] && [ ! -e r.2.plan ]'
+ok "which is proven" "$fcpc" verify r.plan
+ok "layers that recur as JSON" "$fcpc" --json -q recurs.fcp
+holds "with what they are and cost" json '[.recurrent[].kind] == ["scan", "halo"] and .recurrent == .layers[0].recurrent and
+    (.recurrent[0] | .times == 3 and .heads == 2 and .head_dim == 16 and .value_dim == 16 and .decay == "vector") and
+    ([.recurrent[].passes[] | .messages > 0 and .bytes > 0 and .rounds >= .rounds_bound and .send_max <= .bytes] | all) and
+    ([.recurrent[].passes[].pass] == ["forward", "backward", "forward", "backward"])'
+ok "a picture of them" "$fcpc" show r.plan
+holds "has them among the costs" sh -c 'grep -q "^  scan  *3 layers of 2 heads" stdout && grep -q "^  halo  *1 layer of 3" stdout'
+ok "what a query needs of others" "$fcpc" explain r.plan 200 100
+holds "is said by stretches" grep -q "^for layers that recur: token 200 is in stretch [0-9]* of [0-9]*, tokens " stdout
+ok "a trace of one mask among them" "$fcpc" sim recurs.fcp --trace r.json
+holds "has the ranks" sh -c "jq -e \".traceEvents | length > 8\" r.json"
+ok "a run of one mask among them" "$fcpc" run --json -q recurs.fcp
+holds "is right" json '.layers | length == 1 and (.[0] | .ok and .checked)'
+bad "layers that recur, of queries that have other keys" 1 E300 recurs.fcp -D 'batch.lengths=[100:300]' -D plan.strategy=fcp
 cp layers.fcp o.2.plan; cp o.2.plan kept.fcp
 program many.fcp "batch { lengths = [700] }; plan { layers = [$(printf 'causal, %.0s' $(seq 200))full] }"
 bad "more masks than a program has" 1 E211 many.fcp

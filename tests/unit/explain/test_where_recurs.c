@@ -64,7 +64,8 @@ Test(where_recurs, every_token) {
         char source[400];
         snprintf(source, sizeof source,
                  "model { heads = 2; head_dim = 16 }\ncluster { gpus = %d }\nbatch { lengths = [300, 130, 40] }\n"
-                 "plan { block = 16; layers = [causal, scan x 2, halo(before = 1)]; %s }", RANKS, how[i]);
+                 "plan { block = 16; layers = [causal, scan x 2, halo(before = 1)]; %s }",
+                 RANKS, how[i]);
         fcp_plan *plan = plan_of(source);
         const places p = places_of(plan);
         check_sequence(plan, &p, 0, 0, 300);
@@ -107,11 +108,13 @@ Test(where_recurs, words) {
                 "\nfor layers that recur: token 4 is in stretch 2 of 3, tokens 2 to 5, at rank 1\n"
                 "    of the stretch before it, at rank 0, it needs the state in 3 layers, and rows in 1 layer\n"
                 "    of the stretch behind it, at rank 0, it needs rows in 2 layers\n");
-    expect_said(plan, 1, false, "    nothing is before it, so there the state is 0, and rows are zeros\n    of the stretch "
-                                "behind it, at rank 1, it needs rows in 2 layers\n");
+    expect_said(plan, 1, false,
+                "    nothing is before it, so there the state is 0, and rows are zeros\n    of the stretch "
+                "behind it, at rank 1, it needs rows in 2 layers\n");
     expect_said(plan, 7, false, "    nothing is behind it, so there rows are zeros\n");
-    expect_said(plan, 7, true, "\"stretch\": {\"rank\": 0, \"number\": 3, \"of\": 3, \"first\": 6, \"last\": 7, "
-                               "\"rank_before\": 1, \"rank_behind\": null}");
+    expect_said(plan, 7, true,
+                "\"stretch\": {\"rank\": 0, \"number\": 3, \"of\": 3, \"first\": 6, \"last\": 7, "
+                "\"rank_before\": 1, \"rank_behind\": null}");
     fcp_plan_free(plan);
     plan = plan_of("model { heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\nbatch { lengths = [8] }\n"
                    "plan { strategy = zigzag; block = 2; mask = causal }");

@@ -81,7 +81,7 @@ static void run_scan(const known *k, uint32_t layer, fcp_pass pass) {
                 for (; i < s->count; i++) {
                     const fcp_step *y = &k->plan->steps[s->first + i];
                     holds *reg = regs[r];
-#define REG(n) reg[(n) * x->parts + y->part]
+#define REG(n) reg[(n)*x->parts + y->part]
                     if (y->op == FCP_STEP_COMBINE) {
                         if (half || messages) break;
                         REG(y->out) = join(REG(y->a), REG(y->b), y->whole);
@@ -127,8 +127,9 @@ static void run_scan(const known *k, uint32_t layer, fcp_pass pass) {
                 const holds *h = &regs[r][(k->counts[r] + i) * x->parts + p];
                 const uint32_t n = before(k, &k->of[r][i], descends);
                 if (!n) cr_assert(!h->there);
-                else cr_assert(h->there && !h->first && h->end == n && h->document == k->of[r][i].document,
-                               "rank %u stretch %u: %u to %u, not %u", r, i, h->first, h->end, n);
+                else
+                    cr_assert(h->there && !h->first && h->end == n && h->document == k->of[r][i].document,
+                              "rank %u stretch %u: %u to %u, not %u", r, i, h->first, h->end, n);
             }
         free(regs[r]);
     }
@@ -179,8 +180,7 @@ static void run_halo(const known *k, uint32_t layer) {
                 const int64_t row = n < x->before ? (int64_t)(y->start + n) - x->before
                                                   : (int64_t)(y->start + y->length + n) - x->before;
                 const uint64_t *starts = k->plan->documents ? k->plan->documents : k->plan->sequence_offsets;
-                const bool inside =
-                    row >= (int64_t)starts[y->document] && row < (int64_t)starts[y->document + 1];
+                const bool inside = row >= (int64_t)starts[y->document] && row < (int64_t)starts[y->document + 1];
                 cr_assert_eq(halo[r][i * width + n], inside ? row : -1, "rank %u stretch %u row %d", r, i, (int)n);
             }
         free(rows[r]);
@@ -215,18 +215,23 @@ static void check(const char *source, uint32_t head_parts) {
 
 Test(recurrent_plans, placements) {
     static const char *const plans[] = {
-        "layout = contiguous; strategy = cad", "layout = zigzag; strategy = zigzag", "strategy = fcp; block = 128",
-        "strategy = dcp; block = 128", "layout = zigzag(group = 2); strategy = groups", "strategy = ring",
+        "layout = contiguous; strategy = cad",
+        "layout = zigzag; strategy = zigzag",
+        "strategy = fcp; block = 128",
+        "strategy = dcp; block = 128",
+        "layout = zigzag(group = 2); strategy = groups",
+        "strategy = ring",
     };
     static const char *const clusters[] = {"gpus = 4", "nodes = 3; gpus = 2", "gpus = 1", "nodes = 4; gpus = 1"};
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
         for (size_t c = 0; c < sizeof clusters / sizeof *clusters; c++) {
             char text[512];
             if (strstr(plans[i], "group = 2") && c == 2) continue;
-            snprintf(text, sizeof text,
-                     "model { heads = 8; head_dim = 16 }\ncluster { %s }\nbatch { lengths = [1000, 3, 700, 1, 0, 2500, 64 "
-                     "x 5] }\nplan { mask = causal; passes = forward, backward; %s }\n",
-                     clusters[c], plans[i]);
+            snprintf(
+                text, sizeof text,
+                "model { heads = 8; head_dim = 16 }\ncluster { %s }\nbatch { lengths = [1000, 3, 700, 1, 0, 2500, 64 "
+                "x 5] }\nplan { mask = causal; passes = forward, backward; %s }\n",
+                clusters[c], plans[i]);
             check(text, 8);
         }
 }
@@ -234,5 +239,6 @@ Test(recurrent_plans, placements) {
 Test(recurrent_plans, documents) {
     check("model { heads = 8; head_dim = 16 }\ncluster { nodes = 2; gpus = 3 }\n"
           "batch { lengths = [600, 60]; field doc = [0 x 100, 1 x 2, 2 x 498, 0 x 60]; documents = doc }\n"
-          "plan { mask = causal_document(d = doc); passes = forward, backward; layout = zigzag; strategy = zigzag }\n", 8);
+          "plan { mask = causal_document(d = doc); passes = forward, backward; layout = zigzag; strategy = zigzag }\n",
+          8);
 }

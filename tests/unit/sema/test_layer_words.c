@@ -27,7 +27,8 @@ static void expect_kinds(const fcpc_program *p, const fcp_recurrent *kinds, uint
 Test(layer_words, defaults_are_those_of_the_model) {
     /* the sections may stand in any order */
     fcpc_program *p = compile("plan { layers = [scan, causal x 2, halo(before = 3)] }\n"
-                              "model { heads = 6; head_dim = 64; value_dim = 32 }", NULL);
+                              "model { heads = 6; head_dim = 64; value_dim = 32 }",
+                              NULL);
     const fcp_recurrent kinds[] = {
         {.kind = FCP_SCAN, .times = 1, .heads = 6, .rows = 64, .columns = 32, .parts = 1},
         {.kind = FCP_HALO, .times = 1, .before = 3, .channels = 384, .parts = 1},
@@ -42,14 +43,20 @@ Test(layer_words, defaults_are_those_of_the_model) {
 }
 
 Test(layer_words, everything_that_is_stated) {
-    fcpc_program *p = compile(
-        "plan { layers = [window(w = 64), halo(after = 1M, channels = 16M) x 2,\n"
-        "  scan(decay = vector, heads = 4K, head_dim = 1K, value_dim = 1, reverse = true) x 1M,\n"
-        "  scan(decay = matrix, heads = 1, head_dim = 1, value_dim = 1K, reverse = false)] }", NULL);
+    fcpc_program *p = compile("plan { layers = [window(w = 64), halo(after = 1M, channels = 16M) x 2,\n"
+                              "  scan(decay = vector, heads = 4K, head_dim = 1K, value_dim = 1, reverse = true) x 1M,\n"
+                              "  scan(decay = matrix, heads = 1, head_dim = 1, value_dim = 1K, reverse = false)] }",
+                              NULL);
     const fcp_recurrent kinds[] = {
         {.kind = FCP_HALO, .times = 2, .after = 1 << 20, .channels = 1 << 24, .parts = 1},
-        {.kind = FCP_SCAN, .times = 1 << 20, .heads = 4096, .rows = 1024, .columns = 1, .decay = FCP_DECAY_VECTOR,
-         .reverse = 1, .parts = 1},
+        {.kind = FCP_SCAN,
+         .times = 1 << 20,
+         .heads = 4096,
+         .rows = 1024,
+         .columns = 1,
+         .decay = FCP_DECAY_VECTOR,
+         .reverse = 1,
+         .parts = 1},
         {.kind = FCP_SCAN, .times = 1, .heads = 1, .rows = 1, .columns = 1024, .decay = FCP_DECAY_MATRIX, .parts = 1},
     };
     expect_kinds(p, kinds, 3);
@@ -60,7 +67,8 @@ Test(layer_words, everything_that_is_stated) {
 Test(layer_words, equal_elements_are_one_kind) {
     fcpc_program *p = compile(
         "plan { layers = [scan x 2, causal, scan(reverse = true), scan(heads = 8, decay = scalar), halo(before = 3),\n"
-        "  scan() x 4, halo(before = 2 + 1, after = 0) x 5, halo(before = 3, channels = 1)] }", NULL);
+        "  scan() x 4, halo(before = 2 + 1, after = 0) x 5, halo(before = 3, channels = 1)] }",
+        NULL);
     const fcp_recurrent kinds[] = {
         {.kind = FCP_SCAN, .times = 7, .heads = 8, .rows = 128, .columns = 128, .parts = 1},
         {.kind = FCP_SCAN, .times = 1, .heads = 8, .rows = 128, .columns = 128, .reverse = 1, .parts = 1},
@@ -105,7 +113,8 @@ Test(layer_words, texts) {
 /* Outside `layers` the words are names like any other. */
 Test(layer_words, are_names_elsewhere) {
     fcpc_program *p = compile("mask scan(halo = 3) = q - k < halo\nscore halo = s\n"
-                              "plan { mask = scan(halo = 4); score = halo }", NULL);
+                              "plan { mask = scan(halo = 4); score = halo }",
+                              NULL);
     cr_expect_str_eq(p->mask_name, "scan(halo = 4)");
     cr_expect_eq(p->recurrent_count, 0);
     fcpc_program_free(p);

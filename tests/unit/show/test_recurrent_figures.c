@@ -106,7 +106,8 @@ Test(recurrent_figures, where_they_are_printed) {
     cr_assert(!fcpc_show_text(plan, &how, &picture, NULL));
     cr_expect(strstr(summary, "\n  halo    1 layer of 5 rows before"), "%s", summary);
     cr_expect(strstr(summary, "\n  scan    1 layer of 8 heads"), "%s", summary);
-    cr_expect(strstr(members, "\"recurrent\": [{\"kind\": \"halo\", \"times\": 1, \"before\": 1, \"after\": 0, "), "%s", members);
+    cr_expect(strstr(members, "\"recurrent\": [{\"kind\": \"halo\", \"times\": 1, \"before\": 1, \"after\": 0, "), "%s",
+              members);
     cr_expect(strstr(members, "\"decay\": \"scalar\", \"reverse\": false, \"parts\": "), "%s", members);
     cr_expect(strstr(picture, "  halo       1 layer of 3 rows before"), "%s", picture);
     cr_expect(!strstr(picture, "4 rows before") && strstr(picture, "  layers     2 more kinds"), "%s", picture);
