@@ -13,7 +13,7 @@ extern const char emit_text_abi[], emit_text_prim_ptx[], emit_text_prim_sm90_ptx
     emit_text_tiles_sm90[], emit_text_forward_rows[], emit_text_forward_mma[], emit_text_forward_sm90[],
     emit_text_support[], emit_text_backward_steps[], emit_text_backward_mma[], emit_text_backward_ordered_mma[],
     emit_text_backward_sm90[], emit_text_backward_tables[], emit_text_wire[],
-    emit_text_recurrent[];
+    emit_text_recurrent_kernels[];
 
 bool emit_has_dims(uint32_t d, uint32_t v) { return FK_HAS_DIMS(d, v); }
 unsigned emit_forward(uint32_t d, uint32_t v, bool sm_90a) {
@@ -110,7 +110,7 @@ void emit_recurrent(emit_text *out, void *context) {
     out(context, first, sizeof first - 1);
     say_part(out, context, "abi.h", emit_text_abi);
     say_part(out, context, "prim_ptx.h", emit_text_prim_ptx);
-    say_part(out, context, "recurrent.h", emit_text_recurrent);
+    say_part(out, context, "recurrent_kernels.h", emit_text_recurrent_kernels);
 }
 
 #define SMALL(name, skeleton) {name, skeleton, FK_SUPPORT_THREADS, 0, FK_SUPPORT_REGISTERS, 1, false}

@@ -267,7 +267,7 @@ typedef struct fk_gather_launch {
     fk_gather_tensor tensor[FK_GATHER_TENSORS];
 } fk_gather_launch;
 
-/* --- layers that recur (recurrent.h) ------------------------------------------------------------------------------- */
+/* --- layers that recur (recurrent_kernels.h) ------------------------------------------------------------------------------- */
 
 /* fk_rows_move and fk_rows_add copy or add rows between two places, such as a tensor and a message. A run is rows that lie
  * side by side in both: rows [to, to + count) of one and [from, from + count) of the other. */

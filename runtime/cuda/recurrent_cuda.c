@@ -3,7 +3,7 @@
  *
  * Requires: a verified plan; arguments that runtime/session.c has checked.
  * Gives:    fcp_session_halo, fcp_session_halo_gradient and fcp_session_scan, with the bits that the host gives.
- * Method:   Each rank's steps (exec/recurrent_steps.h) go into its communication stream: kernels (recurrent.h) and the
+ * Method:   Each rank's steps (exec/recurrent_steps.h) go into its communication stream: kernels (recurrent_kernels.h) and the
  *           transport's transfers. Transfers over net are in their own stream, if the rank has one, which follows the other
  *           one before a round and is followed behind it. Summaries go from where they lie to where they are wanted, and
  *           so do rows that lie side by side and are not added. Other rows of halos travel in messages.

@@ -3,7 +3,7 @@
 #include "tests/machines/fibers/fibers.h"
 #include "tests/machines/fibers/prim_host.h"
 
-#include "codegen/kernels/recurrent.h"
+#include "codegen/kernels/recurrent_kernels.h"
 
 static void run_move(const void *launch) { fk_rows_move(*(const fk_rows_launch *)launch); }
 static void run_add(const void *launch) { fk_rows_add(*(const fk_rows_launch *)launch); }

@@ -1,4 +1,4 @@
-/* recurrent.h: the kernels of layers that recur (runtime/plan/recurrent.h): rows of halos on their way, and summaries of
+/* recurrent_kernels.h: the kernels of layers that recur (runtime/plan/recurrent.h): rows of halos on their way, and summaries of
  * stretches combined. They are a source of their own, which no plan changes, so each architecture compiles it once.
  *
  * Example: two stretches follow each other. The first turns a state h into A h + b, the second what comes of that into
