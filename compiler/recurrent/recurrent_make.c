@@ -101,6 +101,27 @@ static fcp_code write_network(recurrent_batch *b, const step_list *list, fcp_ste
     return FCP_OK;
 }
 
+fcp_code recurrent_time(recurrent_batch *b, const fcp_recurrent *layer, const step_list *list, uint64_t *out) {
+    fcp_recurrent as = *layer;
+    fcp_plan plan = *b->plan;
+    recurrent_tables t = {.steps = NULL};
+    sim_recurrent predicted;
+    sim_model m = *b->links;
+    size_t room = 0;
+    fcp_step_stream *streams = ARENA_NEW(b->scratch, fcp_step_stream, b->ranks);
+    if (!streams) return FCP_E_NO_MEMORY;
+    fcp_code code = write_network(b, list, streams, b->scratch, &t, &room);
+    if (code) return code;
+    as.rounds[FCP_FORWARD] = list->rounds;
+    plan.recurrent = &as, plan.recurrent_count = 1;
+    plan.step_streams = streams, plan.step_streams_count = b->ranks;
+    plan.steps = t.steps, plan.steps_count = t.steps_count;
+    m.plan = &plan;
+    code = sim_recurrent_walk(&plan, 0, &m, b->scratch, &predicted);
+    *out = code ? 0 : predicted.makespan;
+    return code;
+}
+
 static fcp_code make_layer(recurrent_batch *b, fcp_recurrent *layer, fcp_step_stream *streams, arena *memory,
                            rows_list *rows, recurrent_tables *out, size_t *room) {
     const uint32_t passes = b->plan->problem->passes;

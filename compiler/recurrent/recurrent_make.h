@@ -36,6 +36,13 @@ typedef struct cut_stretch {
     uint32_t rank, number; /* its number among its rank's */
 } cut_stretch;
 
+/* A way to scan (scan_shapes.h): FCP_SCAN_MIXED, or one shape for all documents for which it makes sense; and the number of
+ * parts. */
+typedef struct scan_way {
+    fcp_scan_shape shape;
+    uint32_t parts;
+} scan_way;
+
 /* What all layers of a plan share. */
 typedef struct recurrent_batch {
     const fcp_plan *plan;
@@ -46,6 +53,7 @@ typedef struct recurrent_batch {
     uint32_t *rank_counts;  /* how many stretches each rank has, whole documents among them */
     const sim_model *links; /* what messages take */
     uint64_t *ports;        /* scratch: for each rank, fabric and direction */
+    scan_way way;           /* by which the scan under way goes in its first pass */
     arena *scratch;
     const volatile int *stop;
 } recurrent_batch;
@@ -70,6 +78,8 @@ typedef struct step_list {
     uint32_t rounds, bound;
     uint32_t *temporaries; /* per rank; NULL: none */
 } step_list;
+/* Predicts a layer with these steps. */
+fcp_code recurrent_time(recurrent_batch *b, const fcp_recurrent *layer, const step_list *list, uint64_t *out);
 /* Adds a step; false: no memory. */
 bool recurrent_add(recurrent_batch *b, step_list *list, uint32_t rank, uint32_t when, fcp_step step);
 
@@ -82,8 +92,7 @@ typedef struct rows_list {
 } rows_list;
 fcp_code recurrent_halo(recurrent_batch *b, const fcp_recurrent *layer, rows_list *rows, step_list *out);
 
-/* scan.c: the steps of a scan in one direction. Sets layer->parts and shape if the direction is that of the forward
- * pass. */
+/* scan.c: the steps of a scan in one direction. Sets layer->parts, and with the forward pass layer->shape. */
 fcp_code recurrent_scan(recurrent_batch *b, fcp_recurrent *layer, fcp_pass pass, step_list *out);
 
 /* A scan before it has rounds: operations on values, each of which lies at one rank and is of one part of the heads. An

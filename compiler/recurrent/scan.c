@@ -190,15 +190,60 @@ static bool make_document(recurrent_batch *b, const scan_document *d, uint32_t p
     return !x.failed;
 }
 
-fcp_code recurrent_scan(recurrent_batch *b, fcp_recurrent *layer, fcp_pass pass, step_list *out) {
-    scan_documents documents;
+/* The steps of a scan by one way. */
+static fcp_code make_way(recurrent_batch *b, const fcp_recurrent *layer, scan_documents *list, scan_way way,
+                         step_list *out) {
     scan_ops ops = {.at = NULL};
-    fcp_code code = scan_list(b, fcp_scan_descends(layer, pass), &documents);
-    if (!code) code = scan_choose(b, layer, &documents, pass == FCP_BACKWARD && layer->rounds[FCP_FORWARD]);
-    if (code) return code;
-    for (uint32_t i = 0; i < documents.count; i++) {
+    scan_shape(b, layer, list, way);
+    for (uint32_t i = 0; i < list->count; i++) {
         if (!(i & 63) && fcp_stop_asked(b->stop)) return FCP_E_INTERRUPTED;
-        if (!make_document(b, &documents.at[i], layer->parts, &ops)) return FCP_E_NO_MEMORY;
+        if (!make_document(b, &list->at[i], way.parts, &ops)) return FCP_E_NO_MEMORY;
     }
     return recurrent_rounds(b, &ops, out);
+}
+
+/* Makes the first few ways, and keeps the one with the least predicted time. Estimates know nothing of documents that wait
+ * for each other's messages, so the first is not always the fastest. Ways that together have more than half of the
+ * steps of the first are left out, unless these are few: choosing must not cost more than the rest of planning. */
+static fcp_code choose_way(recurrent_batch *b, const fcp_recurrent *layer, scan_documents *list, scan_way *chosen,
+                           step_list *out) {
+    enum { TRIED = 6, STEPS_FREE = 2048 };
+    scan_way ways[SCAN_WAYS];
+    const uint32_t count = scan_ways(b, layer, list, ways);
+    uint64_t best = UINT64_MAX, left = 0, stops = 0;
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; i < list->count; i++) stops += list->at[i].stop_count - 1;
+    for (uint32_t i = 0; i < count && i < TRIED && !code; i++) {
+        step_list made = {.at = NULL};
+        fcp_recurrent as = *layer;
+        uint64_t time = 0;
+        if (i && 3 * stops * ways[i].parts > left) continue; /* a message is two steps, with a combination three */
+        as.parts = ways[i].parts;
+        code = make_way(b, &as, list, ways[i], &made);
+        if (!code && count > 1) code = recurrent_time(b, &as, &made, &time);
+        if (code) break;
+        if (!i) left = made.count / 2 > STEPS_FREE ? made.count / 2 : STEPS_FREE;
+        else left -= made.count < left ? made.count : left;
+        if (time >= best) continue;
+        best = time;
+        *chosen = ways[i];
+        *out = made;
+    }
+    return code;
+}
+
+fcp_code recurrent_scan(recurrent_batch *b, fcp_recurrent *layer, fcp_pass pass, step_list *out) {
+    scan_documents documents;
+    fcp_code code = scan_list(b, fcp_scan_descends(layer, pass), &documents);
+    if (code) return code;
+    scan_way way = {b->asked->shape == FCP_SCAN_NONE ? FCP_SCAN_MIXED : (fcp_scan_shape)b->asked->shape, b->asked->parts};
+    if (!way.parts && pass == FCP_BACKWARD && b->plan->problem->passes & 1u << FCP_FORWARD) way = b->way;
+    if (way.parts) code = make_way(b, layer, &documents, way, out);
+    else code = choose_way(b, layer, &documents, &way, out);
+    b->way = way;
+    layer->parts = way.parts;
+    if (code || pass == FCP_BACKWARD) return code;
+    scan_shape(b, layer, &documents, way);
+    layer->shape = scan_shape_of(&documents);
+    return FCP_OK;
 }
