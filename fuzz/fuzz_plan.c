@@ -6,6 +6,7 @@
  *           kernels are emitted, or refused because of its model, its passes or their size
  *           the proof of its pairs says yes, no, or that it would take too long
  *           its documents begin in order, and the positions and rows of every rank's tokens can be asked for
+ *           if it has layers that recur, the stretches of every rank are its tokens
  * Input:  any bytes; the corpus holds small plans, right and damaged.
  * Build:  clang -fsanitize=fuzzer,address,undefined, with libfcp.
  */
@@ -80,6 +81,23 @@ static void try_documents(const fcp_plan *plan) {
     free(room);
 }
 
+/* Of a verified plan with such layers the stretches are no more than its tables. */
+static void try_stretches(const fcp_plan *plan) {
+    fcp_shape shape;
+    fcp_plan_shape(plan, &shape);
+    for (uint32_t r = 0; r < shape.ranks && plan->recurrent_count; r++) {
+        const uint32_t count = fcp_plan_stretches(plan, r, NULL);
+        uint64_t tokens = 0;
+        fcp_stretch *all = malloc((count + (size_t)1) * sizeof *all);
+        if (!all) return;
+        if (fcp_plan_stretches(plan, r, all) != count) abort();
+        for (uint32_t i = 0; i < count; tokens += all[i++].length)
+            if (all[i].first != tokens || !all[i].length) abort();
+        if (tokens != fcp_plan_rank_queries(plan, r)) abort();
+        free(all);
+    }
+}
+
 static void try_load(const uint8_t *data, size_t size) {
     fcp_plan *plan = NULL, *again = NULL;
     fcp_error err = {0};
@@ -90,6 +108,7 @@ static void try_load(const uint8_t *data, size_t size) {
     try_emit(plan);
     try_pairs(plan);
     try_documents(plan);
+    try_stretches(plan);
     const char *folder = getenv("TMPDIR");
     char path[4200];
     snprintf(path, sizeof path, "%.4000s/fcp-fuzz-%ld.tmp", folder && *folder ? folder : "/tmp", (long)getpid());

@@ -12,6 +12,7 @@
 #include "compiler/fcpc.h"
 #include "tests/support/moved_tables.h"
 #include "tests/support/plan_damage.h"
+#include "tests/support/plan_damage_recurrent.h"
 #include "tests/support/scatter.h"
 #include "fuzz/reseal.h"
 
@@ -135,12 +136,14 @@ static void damage_tables(const char *folder, const fcp_plan *plan, unsigned num
         save_damaged(folder, &t);
         tables_free(&t);
     }
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+    const size_t few = sizeof kinds / sizeof *kinds, all = few + sizeof recurrent_kinds / sizeof *recurrent_kinds;
+    for (size_t k = 0; k < all; k++)
         for (unsigned try = 0; try < TRIES; try++) {
             tables t;
             draw d = {number * UINT64_C(1000003) + k * 1009 + try, 0};
             tables_copy(&t, plan);
-            if (kinds[k].apply(&t, &d)) save_damaged(folder, &t);
+            if (k >= few) tables_plan(&t);
+            if ((k < few ? &kinds[k] : &recurrent_kinds[k - few])->apply(&t, &d)) save_damaged(folder, &t);
             tables_free(&t);
         }
 }
@@ -225,8 +228,13 @@ int main(int argc, char **argv) {
     if (!plan) stop("no plan by a scatter");
     seeds_of(argv, "scatter", plan, 4);
     fcp_plan_free(plan);
+    plan = plan_of(MODEL "batch { lengths = [250, 40, 300] }\ncluster { nodes = 2; gpus = 2 }\n"
+                         "plan { block = 128; layout = zigzag; strategy = zigzag\nlayers = [causal, "
+                         "scan(heads = 4, head_dim = 2, value_dim = 2, decay = matrix), halo(before = 3, after = 40)] }");
+    seeds_of(argv, "recurrent", plan, 2);
+    fcp_plan_free(plan);
     unsigned all = 0;
     for (int c = 0; c < FCP_CODE_COUNT; c++) all += made[c];
-    printf("%d sound plans, %u damaged\n", SOUND + 2, all);
+    printf("%d sound plans, %u damaged\n", SOUND + 3, all);
     return 0;
 }

@@ -213,7 +213,7 @@ fcp_code fcp_plan_check_recurrent(const fcp_plan *plan, const volatile int *stop
         return malformed(err, "%llu recurrent layers, %llu streams, %llu steps and %llu runs of halo rows for %u ranks",
                          (ull)layers, (ull)plan->step_streams_count, (ull)plan->steps_count, (ull)plan->halo_rows_count,
                          c.ranks);
-    if (fcp_plan_split(plan)) return malformed(err, "recurrent layers in a plan whose queries and keys are apart");
+    if (!plan->self) return malformed(err, "recurrent layers, and a sequence with other keys than queries");
     if (plan->documents && plan->documents_count > INT32_MAX)
         return malformed(err, "recurrent layers over %llu documents", (ull)plan->documents_count);
     c.stretches = malloc((size_t)c.ranks * sizeof *c.stretches);

@@ -62,7 +62,7 @@ static bool is_result(const tables *t, const step_at *p) {
 }
 
 /* The other end of a message. */
-static step_at other_end(const tables *t, const step_at *p) {
+static step_at step_other_end(const tables *t, const step_at *p) {
     STEPS(t, q)
     if (q.layer == p->layer && q.pass == p->pass && q.rank == p->x->peer && q.x->peer == p->rank &&
         q.x->round == p->x->round && step_moves(&q) && q.x->op != p->x->op)
@@ -143,7 +143,7 @@ static bool step_to_itself(tables *t, draw *d) {
 static bool step_wrong_fabric(tables *t, draw *d) {
     step_at p;
     if (!draw_step(t, d, is_send, &p)) return false;
-    step_at q = other_end(t, &p);
+    step_at q = step_other_end(t, &p);
     p.x->fabric ^= 1;
     q.x->fabric ^= 1;
     return true;
@@ -163,7 +163,7 @@ static bool step_message_again(tables *t, draw *d) {
     if (!draw_step(t, d, is_send, &p)) return false;
     const uint32_t round = p.layer->rounds[p.pass]++;
     for (int end = 0; end < 2; end++) {
-        const step_at q = end ? other_end(t, &p) : p;
+        const step_at q = end ? step_other_end(t, &p) : p;
         fcp_step x = *q.x;
         const uint64_t stream = q.stream;
         if (!of_scan(&q)) x.a = more_rows(t, x.a, x.b);
@@ -179,7 +179,7 @@ static bool step_message_lost(tables *t, draw *d) {
     if (!draw_step(t, d, is_send, &p)) return false;
     const uint64_t stream = p.stream;
     const uint32_t at = p.at;
-    const step_at q = other_end(t, &p);
+    const step_at q = step_other_end(t, &p);
     lose_step(t, &q);
     STEPS(t, again)
     if (again.stream == stream && again.at == at - (q.stream == stream && q.at < at)) p = again;
@@ -366,7 +366,7 @@ static bool scan_whole_of_one(tables *t, draw *d) {
 static bool scan_whole_of_both(tables *t, draw *d) {
     step_at p;
     if (!draw_step(t, d, is_scan_send, &p)) return false;
-    other_end(t, &p).x->whole ^= 1;
+    step_other_end(t, &p).x->whole ^= 1;
     p.x->whole ^= 1;
     return true;
 }
@@ -442,7 +442,7 @@ static bool halo_sends_less(tables *t, draw *d) {
 static bool halo_moves_less(tables *t, draw *d) {
     step_at p;
     if (!draw_step(t, d, is_halo_send, &p)) return false;
-    const step_at q = other_end(t, &p);
+    const step_at q = step_other_end(t, &p);
     const uint32_t last = p.x->b - 1;
     if (p.x->b != q.x->b || t->halo_rows[p.x->a + last].count < 2) return false;
     t->halo_rows[p.x->a + last].count--;

@@ -9,6 +9,7 @@
 #include "runtime/plan/plan_cluster.h"
 #include "runtime/plan/plan_index.h"
 #include "runtime/plan/plan_summary.h"
+#include "runtime/plan/recurrent.h"
 #include "runtime/verify/verify.h"
 
 /* Tables with room for more records, and the plan that shows them. */
