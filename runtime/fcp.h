@@ -694,9 +694,13 @@ const char *fcp_session_warning(const fcp_session *session);
  * Of plans with several masks the first has the layers; the session must have it as its first plan, and it need not be
  * selected.
  *
- * Two calls with the same inputs give the same bits, for any number of workers. Errors: FCP_E_ARGUMENT: there is no such
- * layer, or it is of the other kind; FCP_E_PASS: the plan has no backward pass; FCP_E_TENSOR: a tensor is missing, or in
- * memory that the session does not reach; FCP_E_RUN as for runs. */
+ * A call that is new to the session, by its layer, kind and sizes, is compared between processes first. If they make
+ * different calls, all of them return FCP_E_ARGUMENT, and the session goes on.
+ *
+ * Two calls with the same inputs give the same bits, for any number of workers. No result overlaps another tensor of
+ * the call. Errors: FCP_E_ARGUMENT: there is no such layer, or it is of the other kind; FCP_E_PASS: the plan has no
+ * backward pass; FCP_E_TENSOR: a tensor is missing, or in memory that the session does not reach; FCP_E_NO_MEMORY; and
+ * FCP_E_RUN and FCP_E_INTERRUPTED as for runs. */
 
 /* The halo: the rows of the `before` tokens before each stretch and of the `after` tokens behind it.
  *     x      [T, row]                       row_bytes for each token, of any type

@@ -38,6 +38,13 @@ bool fcp_step_walk_next(fcp_step_walk *w, fcp_act *out) {
     return true;
 }
 
+const char *fcp_round_text(uint32_t round, char out[FCP_ROUND_TEXT]) {
+    if (fcp_round_recurs(round))
+        snprintf(out, FCP_ROUND_TEXT, "round %u of call %u about layers that recur", round & 0xfffff, round >> 20 & 0x7ff);
+    else snprintf(out, FCP_ROUND_TEXT, "round %u", round);
+    return out;
+}
+
 int fcp_act_text(const fcp_step_walk *w, uint32_t rank, fcp_pass pass, const fcp_act *act, char *out, size_t size) {
     const bool halo = w->layer->kind == FCP_HALO;
     char round[32] = "";

@@ -59,6 +59,9 @@ static inline uint32_t fcp_round_tag(uint32_t call, uint32_t round) {
 
 /* Is it such a number? Those of a pass's rounds are smaller. */
 static inline bool fcp_round_recurs(uint32_t number) { return number >> 31; }
+/* A round's number in words: "round 7", or "round 7 of call 2 about layers that recur". */
+enum { FCP_ROUND_TEXT = 80 };
+const char *fcp_round_text(uint32_t round, char out[FCP_ROUND_TEXT]);
 
 /* Where an act is, in words: "rank 3, layer 1 (scan), forward pass, round 7". NULL: no act. Returns as
  * snprintf does. */

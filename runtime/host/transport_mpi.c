@@ -23,6 +23,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/exec/session.h"
 #include "runtime/exec/error_place.h"
+#include "runtime/exec/recurrent_steps.h"
 #include "runtime/host/message_group.h"
 #include "runtime/host/heartbeat.h"
 #include "runtime/libraries/mpi.h"
@@ -270,14 +271,14 @@ static fcp_code mpi_launch(fcp_net *base, uint32_t rank, fcp_pass pass, uint32_t
 /* A message that has come must be the one that was expected. */
 static fcp_code finish_wire(mpi_net *n, uint32_t wire, fcp_error *err) {
     const fcp_wire *w = &n->group.wires[wire];
+    char came[FCP_ROUND_TEXT], own[FCP_ROUND_TEXT];
     header h;
     memcpy(&h, n->group.message[wire], sizeof h);
     if (h.bytes != fcp_wire_bytes(w) || h.pass != n->header.pass || h.round != n->header.round)
         return fcp_fail(err, FCP_E_RUN,
-                        "a message of %llu bytes of pass %u, round %u from rank %u where %zu bytes of pass %u, round "
-                        "%u were expected",
-                        (unsigned long long)h.bytes, h.pass, h.round, w->peer, fcp_wire_bytes(w), n->header.pass,
-                        n->header.round);
+                        "a message of %llu bytes of pass %u, %s from rank %u where %zu bytes of pass %u, %s were expected",
+                        (unsigned long long)h.bytes, h.pass, fcp_round_text(h.round, came), w->peer, fcp_wire_bytes(w),
+                        n->header.pass, fcp_round_text(n->header.round, own));
     fcp_group_complete(&n->group, wire);
     return FCP_OK;
 }

@@ -30,6 +30,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/exec/session.h"
 #include "runtime/exec/error_place.h"
+#include "runtime/exec/recurrent_steps.h"
 #include "runtime/host/message_group.h"
 #include "runtime/host/heartbeat.h"
 #include "runtime/host/tcp_join.h"
@@ -224,9 +225,11 @@ static fcp_code match(const tcp_net *n, uint32_t rank, uint32_t *out_wire, fcp_e
         if (f->kind == FRAME_WIRE && f->pass == n->pass && f->round == n->round && f->bytes == fcp_wire_bytes(w))
             return FCP_OK;
     }
+    char came[FCP_ROUND_TEXT], own[FCP_ROUND_TEXT];
     return fcp_fail(err, FCP_E_RUN,
-                    "rank %u sent %llu bytes of pass %u, round %u, fabric %u, which is not what round %u waits for",
-                    rank, (unsigned long long)f->bytes, f->pass, f->round, f->fabric, n->round);
+                    "rank %u sent %llu bytes of pass %u, %s, fabric %u, which is not what %s waits for", rank,
+                    (unsigned long long)f->bytes, f->pass, fcp_round_text(f->round, came), f->fabric,
+                    fcp_round_text(n->round, own));
 }
 
 /* Reads what has come from a rank, as far as the group waits for it. False: the connection is closed. */

@@ -215,8 +215,8 @@ static void new_calls_differ(process *p) {
 }
 Test(recurrent_processes, new_calls_that_differ) { on_both(0, new_calls_differ); }
 
-/* Calls that all know, and differ: no rank takes a message of the one for one of the other, and nobody waits longer than
- * the limit. */
+/* Calls that all know, and differ: no rank takes a message of the one for one of the other, and nobody waits for
+ * longer than the limit. */
 static void known_calls_differ(process *p) {
     fcp_session *session = join(p, 2, 1, NULL, NULL);
     fcp_error err = {0};
