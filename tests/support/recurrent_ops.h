@@ -125,7 +125,7 @@ static inline void op_layers(uint64_t seed, fcp_recurrent out[OP_LAYERS]) {
         if (i < 2) {
             l->kind = FCP_HALO;
             l->channels = 8;
-            l->before = i ? (uint32_t)(splitmix(&x) % 40) : 3;
+            l->before = i ? (uint32_t)(splitmix(&x) % 300) : 3; /* also beyond a whole stretch */
             l->after = i ? 1 + (uint32_t)(splitmix(&x) % 70) : 0;
             continue;
         }

@@ -204,29 +204,31 @@ Test(cuda_recurrent, calls_come_one_after_the_other, .timeout = 300) {
                 if (t != FCP_TENSOR_DLSE) fcp_tensors_set(&tensors[r], (fcp_tensor)t, (void *)(uintptr_t)memory[r][t]);
             }
         m.cuda->call.context_set(m.contexts[0]);
-        /* a scan, a scan of what came of it, its backward scan, and a halo; each twice */
-        recurrent_op ops[4];
-        placed p[4];
+        /* a scan, a scan of what came of it, its backward scan, a halo, and one of tensors in host memory; each twice */
+        enum { OPS = 5 };
+        recurrent_op ops[OPS];
+        placed p[OPS];
         for (int i = 0; i < 3; i++) ops[i] = op_draw(plan, 3, OP_SCAN, i == 2 ? FCP_BACKWARD : FCP_FORWARD, FCP_FP32, 0, seed + 9);
-        ops[3] = op_draw(plan, 1, OP_HALO, FCP_FORWARD, FCP_FP32, 12, seed);
-        for (int i = 0; i < 4; i++) {
+        for (int i = 3; i < OPS; i++) ops[i] = op_draw(plan, 1, OP_HALO, FCP_FORWARD, FCP_FP32, i == 3 ? 64 : 12, seed);
+        for (int i = 0; i < OPS; i++) {
             if (i == 1 || i == 2)
                 for (uint32_t r = 0; r < ranks; r++) memcpy(ops[i].right[r][1], ops[i - 1].right[r][2], ops[i].bytes[r][1]);
             op_judge(host, &ops[i]);
-            place(&m, &ops[i], OWN, 0, &p[i]);
+            place(&m, &ops[i], i == 4 ? PAGEABLE : OWN, 0, &p[i]);
             for (uint32_t r = 0; (i == 1 || i == 2) && r < ranks; r++) p[i].at[r][1] = p[i - 1].at[r][2];
         }
         for (int twice = 0; twice < 2; twice++)
-            for (int i = 0; i < 4; i++) {
+            for (int i = 0; i < OPS; i++) {
                 void *stream = m.streams[(seed + (uint64_t)i) % 2];
                 fcp_code code = op_call(session, &ops[i], p[i].at, 0, ranks, stream, &err);
                 cr_assert(code == FCP_OK, "%s; %s", err.message, x->trouble);
+                if (i == 3) continue; /* the next call comes at once */
                 code = fcp_session_run_on(session, i % 2 ? FCP_BACKWARD : FCP_FORWARD, tensors, m.streams[i % 2], &err);
                 cr_assert(code == FCP_OK, "%s; %s", err.message, x->trouble);
             }
         finish(&m, session);
-        for (int i = 0; i < 4; i++) compare_all(&ops[i], &p[i], "in a row");
-        for (int i = 3; i >= 0; i--) {
+        for (int i = 0; i < OPS; i++) compare_all(&ops[i], &p[i], "in a row");
+        for (int i = OPS - 1; i >= 0; i--) {
             for (uint32_t r = 0; (i == 1 || i == 2) && r < ranks; r++) p[i].at[r][1] = p[i].memory[r][1];
             release(&m, &ops[i], &p[i]);
             op_free(&ops[i]);
@@ -327,6 +329,51 @@ Test(cuda_recurrent, other_plans, .timeout = 300) {
     cr_assert_str_empty(pool.wrong, "%s", pool.wrong);
     cr_assert_eq(pool.held[0], 0);
     for (uint32_t i = 0; i < 3; i++) fcp_plan_free(plans[i]);
+    machine_close(&m);
+}
+
+/* A COMBINE whose result is one of its operands. No network that the compiler makes has one so far. */
+Test(cuda_recurrent, results_in_the_place_of_operands) {
+    enum { S = 3, T = 2 * S }; /* stretches; the first temporary */
+    static const fcp_step steps[] = {
+        {.op = FCP_STEP_COMBINE, .whole = 1, .a = 0, .b = 1, .out = T},
+        {.op = FCP_STEP_COMBINE, .whole = 1, .a = T, .b = 2, .out = T},
+        {.op = FCP_STEP_COPY, .a = T, .out = S},
+        {.op = FCP_STEP_COMBINE, .whole = 1, .a = 0, .b = T, .out = T},
+        {.op = FCP_STEP_COPY, .a = T, .out = S + 1},
+        {.op = FCP_STEP_COMBINE, .a = S + 1, .b = 1, .out = S + 1},
+    };
+    standin *x = stand();
+    fcp_recurrent layers[OP_LAYERS];
+    fcp_step_stream streams[OP_LAYERS * FCP_PASSES];
+    op_layers(4, layers);
+    for (uint32_t i = 0; i < OP_LAYERS; i++) layers[i].parts = 1;
+    fcp_plan *plan = plan_named("three", "model { heads = 2; kv_heads = 2; head_dim = 16; dtype = bf16 }\n"
+                                         "cluster { gpus = 1 }\nbatch { lengths = [40, 50, 60] }\n"
+                                         "plan { mask = causal; passes = forward, backward }\n");
+    recurrent_give(plan, layers, OP_LAYERS);
+    for (uint32_t i = 0; i < OP_LAYERS * FCP_PASSES; i++) streams[i] = (fcp_step_stream){0, 6, 1};
+    plan->steps = steps;
+    plan->steps_count = sizeof steps / sizeof *steps;
+    plan->step_streams = streams;
+    machine m = machine_open(x, 1);
+    fcp_session *host = open_host(plan), *session = NULL;
+    for (uint32_t i = 0; i < 2; i++) streams[i * FCP_PASSES] = streams[i * FCP_PASSES + 1] = (fcp_step_stream){0};
+    session = open_cuda(x, plan, 60);
+    for (uint32_t i = 2; i < OP_LAYERS; i++) {
+        recurrent_op op = op_of(plan, i, 0, i);
+        placed p;
+        fcp_error err = {0};
+        op_judge(host, &op);
+        place(&m, &op, OWN, 0, &p);
+        cr_assert_eq(op_call(session, &op, p.at, 0, 1, NULL, &err), FCP_OK, "%s", err.message);
+        compare_all(&op, &p, "in place");
+        release(&m, &op, &p);
+        op_free(&op);
+    }
+    fcp_session_free(host);
+    fcp_session_free(session);
+    fcp_plan_free(plan);
     machine_close(&m);
 }
 
