@@ -75,6 +75,11 @@ void fcp_cuda_recurrent_forget(fcp_cuda_session *s) {
     s->recurrent = NULL;
 }
 
+/* Puts a rank before the message of an error. */
+static fcp_code at_rank(uint32_t rank, fcp_code code, fcp_error *err) {
+    return fcp_fail_at(err, code, fcp_where_rank(rank), "rank %u: %.400s", rank, err->message);
+}
+
 static fcp_code no_memory(uint32_t rank, fcp_error *err) {
     return fcp_fail_at(err, FCP_E_NO_MEMORY, fcp_where_rank(rank), "rank %u: out of memory for the rows of halos", rank);
 }
@@ -176,8 +181,9 @@ static fcp_code make_lists(fcp_cuda_session *s, uint32_t r, fcp_error *err) {
     l->seen = NULL;
     if (!well) return no_memory(rank, err);
     cuda_rank *own = &s->ranks[rank];
-    return fcp_cuda_keep(s, own->device, l->run_count * sizeof *l->runs, l->runs, "the rows of halos",
-                         &own->kept[CUDA_HALO_RUNS], err);
+    const fcp_code code = fcp_cuda_keep(s, own->device, l->run_count * sizeof *l->runs, l->runs, "the rows of halos",
+                                        &own->kept[CUDA_HALO_RUNS], err);
+    return code ? at_rank(rank, code, err) : FCP_OK;
 }
 
 /* Makes what calls need of the plan, in the first call. */
@@ -317,7 +323,7 @@ static fcp_code give_memory(fcp_cuda_session *s, rank_call *r, fcp_error *err) {
         if (!code) code = fcp_cuda_wait(s, s->origin, "what was run", err);
     }
     if (!code) code = fcp_cuda_keep(s, r->rank->device, bytes, NULL, "a layer that recurs", m, err);
-    if (code) return code;
+    if (code) return at_rank(r->index, code, err);
     r->memory = m->at;
     cu_ptr at = m->at + aligned(r->temporaries) + aligned(r->beside) + aligned(r->messages);
     for (uint32_t i = 0; i < r->tensor_count; i++)
@@ -715,13 +721,12 @@ static fcp_code prepare(fcp_cuda_session *s, cuda_call *call, fill_rank *fill, c
     return code;
 }
 
-/* `made`: what has become of getting ready. Processes compare a call that is new. If that fails nobody knows what the
- * others do, and the session has failed. */
+/* `made`: what has become of getting ready. Processes compare a call that is new. If the driver fails, or if nobody knows
+ * what the others do, the session has failed. */
 static fcp_code agree(fcp_cuda_session *s, cuda_call *call, fcp_code made, fcp_error *err) {
     fcp_calls none = {0}, *calls = s->recurrent ? &s->recurrent->calls : &none;
-    const bool compares = s->base.net->transport->processes && !fcp_call_known(calls, &call->what);
     const fcp_code code = fcp_agree_call(s->base.net, calls, &call->what, made, &call->number, err);
-    if (compares && (code == FCP_E_RUN || code == FCP_E_INTERRUPTED)) fcp_cuda_break(s, code, err);
+    if (code == FCP_E_RUN || code == FCP_E_INTERRUPTED) fcp_cuda_break(s, code, err);
     fcp_calls_free(&none);
     return code;
 }
