@@ -113,7 +113,7 @@ Layer = Union[Halo, Scan]
 
 def _element(name: str, named: dict[str, Any], own: int, times: int | None) -> str:
     for key, value in named.items():
-        if not isinstance(value, str):
+        if key not in ("decay", "reverse"):
             count_of(f"{name}: {key}", value)
     count = count_of("layers", own) * (1 if times is None else count_of("layers", times))
     said = ", ".join(f"{key} = {value}" for key, value in named.items())
