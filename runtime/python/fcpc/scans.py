@@ -42,7 +42,7 @@ class Recurring:
         self._kinds = plan.recurrent
         self._stretches = len(plan.stretches()) if plan.recurrent else 0
         places = [_places(plan, x, device) if isinstance(x, Halo) else None for x in plan.recurrent]
-        self._own = [None if x is None else x[0] for x in places]
+        self._inside = [None if x is None else x[0] for x in places]
         self._beside = [None if x is None else x[1] for x in places]
 
     def halo(self, x: Tensor, before: int | None = None, after: int | None = None, layer: int | None = None) -> Tensor:
@@ -74,7 +74,7 @@ class Recurring:
                                     "bfloat16")
             refuse_tangents("halo", x)
         rows = self._stretches * (kind.before + kind.after)  # type: ignore[union-attr]
-        made: Tensor = _halo_operator(x, self._own[number], self._beside[number], self.number, number, rows)
+        made: Tensor = _halo_operator(x, self._inside[number], self._beside[number], self.number, number, rows)
         return made
 
     def trim(self, y: Tensor, before: int | None = None, after: int | None = None, layer: int | None = None,
@@ -89,7 +89,7 @@ class Recurring:
         Errors: E203, E701 (y has another number of rows)
         """
         number = self._find_halo("trim", before, after, layer)
-        kind, own = self._kinds[number], self._own[number]
+        kind, own = self._kinds[number], self._inside[number]
         assert isinstance(kind, Halo) and own is not None
         wide = kind.before + kind.after
         packed = own.shape[0] + self._stretches * wide
