@@ -132,7 +132,7 @@ def whole(layer, x, documents, reverse=False):
 
 
 def stacked(parts, *shape):
-    return torch.stack(parts) if parts else torch.zeros(0, *shape, requires_grad=True)
+    return torch.stack(parts) if parts else torch.zeros(0, *shape)
 
 
 def by_plan(layer, x, attention, reverse=False):

@@ -101,6 +101,8 @@ def _kinds(config: Any) -> list[Kind | None]:
     attention."""
     types, kinds = _types(config), list[Optional[Kind]]()
     mixed = _get(config, "model_type") in mixers.MIXERS
+    if types is None and _get(config, "model_type") in mixers.REFUSED:
+        raise _refuse(config, mixers.REFUSED[_get(config, "model_type")])
     for number, layer in enumerate(_layers(config)):
         window = _get(layer, "sliding_window") if _get(layer, "use_sliding_window", True) else None
         chunk = _get(layer, "attention_chunk_size")

@@ -41,6 +41,8 @@ class Recurring:
         """Finds out where rows stand in packed tensors: for each kind of halo, those of the tokens and of the halo."""
         self._kinds = plan.recurrent
         self._stretches = len(plan.stretches()) if plan.recurrent else 0
+        # A zero that needs a gradient.
+        self._asks = torch.zeros((), device=device, requires_grad=True) if len(plan.here) < plan.ranks else None
         places = [_places(plan, x, device) if isinstance(x, Halo) else None for x in plan.recurrent]
         self._inside = [None if x is None else x[0] for x in places]
         self._beside = [None if x is None else x[1] for x in places]
@@ -115,13 +117,16 @@ class Recurring:
         its document change nothing.
 
         Both inputs have gradients. Where ranks are processes, all of them make the same calls, and all have a part in
-        the backward pass: so the result must be a part of each process's loss, also where it has no stretches.
+        the backward pass. So the result must be a part of each process's loss, also where it has no stretches; it needs
+        a gradient there whatever its inputs need.
 
         Errors: as for `halo`
         """
         number = self._find_scan(decay, state, bool(reverse), layer)
         if not torch.compiler.is_compiling():
             refuse_tangents("scan", decay, state)
+        if self._asks is not None and not (decay.requires_grad or state.requires_grad):
+            state = state + self._asks  # other processes' states may need the gradient that this one's scan passes on
         made: Tensor = _scan_operator(decay, state, self.number, number)
         return made
 
