@@ -421,6 +421,13 @@ fcp_code fcp_session_gather(fcp_session *s, const void *mine, size_t bytes, void
 
 /* --- layers that recur -------------------------------------------------------------------------------------------- */
 
+/* The plan whose layers are meant: the selected one, or if that has none the first one. So micro-batches, each of which
+ * has layers, are selected like for a run; and where a program has several masks, any of them may be selected. */
+static fcp_session *with_layers(fcp_session *s) {
+    fcp_session *now = s ? fcp_session_now(s) : NULL;
+    return now && now->plan->recurrent_count ? now : s;
+}
+
 /* Counts the tokens and stretches of this process's ranks, once for each plan. */
 static fcp_code count_rows(fcp_session *s, fcp_error *err) {
     if (s->rows) return FCP_OK;
@@ -434,8 +441,8 @@ static fcp_code count_rows(fcp_session *s, fcp_error *err) {
     return FCP_OK;
 }
 
-/* Checks what all such calls have in common: the first plan has this layer, of this kind, and the pass; and the backend
- * can. Then counts the rows of ranks. */
+/* Checks what all such calls have in common: the plan has this layer, of this kind, and the pass; and the backend can.
+ * Then counts the rows of ranks. */
 static fcp_code check_layer(fcp_session *s, uint32_t layer, fcp_layer_kind kind, fcp_pass pass, const void *ranks,
                             const void *stream, fcp_error *err) {
     static const char *const names[FCP_LAYER_KINDS] = {"halo", "scan"};
@@ -444,7 +451,7 @@ static fcp_code check_layer(fcp_session *s, uint32_t layer, fcp_layer_kind kind,
     const fcp_plan *plan = s->plan;
     if (layer >= plan->recurrent_count)
         return fcp_fail(err, FCP_E_ARGUMENT,
-                        "the session's first plan has %llu kinds of layers that recur, and none with number %u%s",
+                        "the session's plan has %llu kinds of layers that recur, and none with number %u%s",
                         (unsigned long long)plan->recurrent_count, layer,
                         plan->recurrent_count ? "" : ": they stand in the program's `layers`");
     if (plan->recurrent[layer].kind != kind)
@@ -480,6 +487,8 @@ static fcp_code check_rows(const fcp_session *s, uint32_t layer, uint64_t number
 
 fcp_code fcp_session_halo(fcp_session *s, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks, void *stream,
                           fcp_error *err) {
+    fcp_session *whole = s;
+    s = with_layers(s);
     fcp_code code = check_layer(s, layer, FCP_HALO, FCP_FORWARD, ranks, stream, err);
     if (!code && !row_bytes) code = fcp_fail(err, FCP_E_ARGUMENT, "a halo has rows of at least 1 byte");
     for (uint32_t r = 0; !code && r < s->rank_count; r++) {
@@ -487,12 +496,14 @@ fcp_code fcp_session_halo(fcp_session *s, uint32_t layer, size_t row_bytes, cons
         code = s->rows[r].tokens && none ? missing(s, r, none, err) : check_rows(s, layer, row_bytes, 1, r, err);
     }
     if (!code && !s->kind->halo) code = cannot_recur(s, err);
-    if (!code) code = enter(s, err);
-    return code ? code : leave(s, s->kind->halo(s, layer, row_bytes, ranks, stream, err));
+    if (!code) code = enter(whole, err);
+    return code ? code : leave(whole, s->kind->halo(s, layer, row_bytes, ranks, stream, err));
 }
 
 fcp_code fcp_session_halo_gradient(fcp_session *s, uint32_t layer, fcp_dtype dtype, uint64_t numbers,
                                    const fcp_halo_gradient_rank *ranks, void *stream, fcp_error *err) {
+    fcp_session *whole = s;
+    s = with_layers(s);
     fcp_code code = check_layer(s, layer, FCP_HALO, FCP_BACKWARD, ranks, stream, err);
     if (!code && ((unsigned)dtype >= FCP_DTYPES || !numbers))
         code = fcp_fail(err, FCP_E_ARGUMENT, "the gradient of a halo has a dtype, and rows of at least 1 number");
@@ -502,12 +513,14 @@ fcp_code fcp_session_halo_gradient(fcp_session *s, uint32_t layer, fcp_dtype dty
                                          : check_rows(s, layer, numbers, fcp_dtype_size(dtype), r, err);
     }
     if (!code && !s->kind->halo_gradient) code = cannot_recur(s, err);
-    if (!code) code = enter(s, err);
-    return code ? code : leave(s, s->kind->halo_gradient(s, layer, dtype, numbers, ranks, stream, err));
+    if (!code) code = enter(whole, err);
+    return code ? code : leave(whole, s->kind->halo_gradient(s, layer, dtype, numbers, ranks, stream, err));
 }
 
 fcp_code fcp_session_scan(fcp_session *s, uint32_t layer, fcp_pass pass, const fcp_scan_rank *ranks, void *stream,
                           fcp_error *err) {
+    fcp_session *whole = s;
+    s = with_layers(s);
     fcp_code code = check_layer(s, layer, FCP_SCAN, pass, ranks, stream, err);
     for (uint32_t r = 0; !code && r < s->rank_count; r++) {
         const fcp_scan_rank *x = &ranks[r];
@@ -515,8 +528,8 @@ fcp_code fcp_session_scan(fcp_session *s, uint32_t layer, fcp_pass pass, const f
         if (s->rows[r].stretches && none) code = missing(s, r, none, err);
     }
     if (!code && !s->kind->scan) code = cannot_recur(s, err);
-    if (!code) code = enter(s, err);
-    return code ? code : leave(s, s->kind->scan(s, layer, pass, ranks, stream, err));
+    if (!code) code = enter(whole, err);
+    return code ? code : leave(whole, s->kind->scan(s, layer, pass, ranks, stream, err));
 }
 
 /* --- timings ------------------------------------------------------------------------------------------------------ */

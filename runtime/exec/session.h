@@ -32,9 +32,9 @@ typedef struct fcp_session_kind {
     /* Runs a pass on this process's ranks; `tensors` has one entry for each of them. `stream` is the caller's. If it
      * is NULL, the session uses its own, and the run has ended when this returns. */
     fcp_code (*run)(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err);
-    /* What fcp_session_halo, _halo_gradient and _scan do. The session is that of the first plan, which has this layer,
-     * of this kind and with this pass; tensors that are needed are there, and fcp_session.rows is filled. NULL: the kind
-     * has no layers that recur. */
+    /* What fcp_session_halo, _halo_gradient and _scan do. The session is that of the plan which has this layer, of this
+     * kind and with this pass, and is not always the first one. Tensors that are needed are there, and fcp_session.rows
+     * is filled. NULL: the kind has no layers that recur. */
     fcp_code (*halo)(fcp_session *session, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks, void *stream,
                      fcp_error *err);
     fcp_code (*halo_gradient)(fcp_session *session, uint32_t layer, fcp_dtype dtype, uint64_t numbers,

@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, LlamaForCausalLM, masking_utils
 import fcpc
 import fcpc.hf
 from expecting import Expecting
+from fcpc import mixers
 from fcpc.torch import Attention
 
 WORDS, WINDOW, NO_LABEL = 50, 6, -100
@@ -47,8 +48,37 @@ MODELS = {
     "llama4_text": ({**GROUPS, "intermediate_size_mlp": 48, "num_local_experts": 2, "attention_chunk_size": WINDOW,
                      "layer_types": ["chunked_attention", "full_attention"], "attn_temperature_tuning": False}, 2),
 }
+# Those with layers that recur beside attention.
+RECUR = {"layer_types": ["linear_attention", "full_attention"]}
+DELTA = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 6,
+         "linear_conv_kernel_dim": 4}
+KIMI = {**LATENT, **EXPERTS, **RECUR, "q_lora_rank": None, "num_key_value_heads": 4, "num_experts": 4, "n_group": 1,
+        "topk_group": 1}
+MAMBA = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 2, "mamba_d_state": 8, "mamba_d_conv": 4,
+         "mamba_chunk_size": 16}
+SHARED = {"num_experts": 4, "shared_expert_intermediate_size": 16, **EXPERTS}
+HYBRIDS = {
+    "qwen3_next": ({**GROUPS, **DELTA, **SHARED, "num_hidden_layers": 4,
+                    "layer_types": ["linear_attention"] * 3 + ["full_attention"]}, 1),
+    "qwen3_5_text": ({**GROUPS, **DELTA, **RECUR}, 1),
+    "qwen3_5_moe_text": ({**GROUPS, **DELTA, **SHARED, **RECUR}, 1),
+    "olmo_hybrid": ({**GROUPS, **DELTA, **RECUR, "linear_num_key_heads": 4, "eos_token_id": 1}, 1),
+    "kimi_linear": ({**KIMI, "linear_num_heads": 4, "linear_head_dim": 8, "n_routed_experts": 4, "eos_token_id": 1,
+                     "bos_token_id": 2}, 1),
+    "bailing_hybrid": ({**KIMI, "head_dim": 8, "first_k_dense_replace": 1, "eos_token_id": 1}, 1),
+    "nemotron_h": ({**GROUPS, "layers_block_type": ["linear_attention", "mlp", "full_attention"], "mamba_num_heads": 4,
+                    "mamba_head_dim": 16, "n_groups": 2, "ssm_state_size": 8, "chunk_size": 16}, 1),
+    "bamba": ({**GROUPS, **MAMBA, "attn_layer_indices": [1]}, 1),
+    "granitemoehybrid": ({**GROUPS, **MAMBA, **RECUR, "num_local_experts": 4, "num_experts_per_tok": 2,
+                          "shared_intermediate_size": 16, "position_embedding_type": "rope"}, 1),
+    "falcon_h1": ({**GROUPS, **MAMBA, "mamba_d_ssm": 64}, 1),
+    "lfm2": ({**GROUPS, "layer_types": ["conv", "full_attention"]}, 1),
+    "lfm2_moe": ({**GROUPS, **EXPERTS, "layer_types": ["conv", "full_attention"], "num_experts": 4,
+                  "num_dense_layers": 1}, 1),
+}
+MODELS.update(HYBRIDS)
 NO_DOCUMENTS = {"llama4_text"}  # chunks count from the begin of a sequence, so documents are sequences
-NO_POSITIONS = {"llama4_text"}  # hands none to its layers
+NO_POSITIONS = {"llama4_text", "granitemoehybrid"}  # hand none to their layers
 
 
 def config(name, **more):
@@ -434,13 +464,13 @@ class Refused(Expecting):
 
     def test_other_models(self):
         """A model that mixes tokens by their place, or whose layers are no attention of the language, is named."""
-        hybrid = {"linear_num_value_heads": 2, "linear_num_key_heads": 2, "linear_key_head_dim": 8,
-                  "linear_value_head_dim": 8, "num_experts": 2, **EXPERTS, "decoder_sparse_step": 1}
+        for name, why in mixers.REFUSED.items():
+            kind = transformers.AutoConfig.for_model(name)
+            with self.subTest(name):
+                self.expect("E702", lambda: fcpc.hf.program(kind), name, why)
         for name, more, words in (
-                ("qwen3_next", hybrid, ("qwen3_next", "layer 0 is linear_attention", "by their place")),
-                ("lfm2", {"layer_types": ["conv", "full_attention"]}, ("layer 0 is conv", "by their place")),
-                ("jamba", {}, ("jamba", "layer 0 is linear_attention")),
-                ("falcon_h1", {}, ("falcon_h1", "layer 0 is hybrid")),
+                ("jamba", {}, ("jamba", "layer 0 is linear_attention", "by their place", "takes no initial state")),
+                ("lfm3", {"layer_types": ["conv", "full_attention"]}, ("layer 0 is conv", "fcpc.hf has that of qwen3_n")),
                 ("recurrent_gemma", {"lru_width": 32}, ("recurrent_gemma", "layer 0 is")),
                 ("deepseek_v32", {}, ("layer 0 is indexed_attention", "no attention that fcpc.hf knows")),
                 ("gemma4_text", {"head_dim": 8, "global_head_dim": 16, "num_key_value_heads": 2, **KINDS},
@@ -458,13 +488,35 @@ class Refused(Expecting):
                             (lambda: NoPositions._from_config(config("llama"), attn_implementation="fcpc"),
                              ("NoPositions", "no position_ids"))):
             self.expect("E702", make, *words)
-        hybrid = transformers.AutoConfig.for_model("qwen3_next", **{**SIZES, **GROUPS, **hybrid})
+        hybrid = transformers.AutoConfig.for_model("jamba", **SIZES)
         self.expect("E702", lambda: model_of(hybrid), "layer 0 is linear_attention")
         model, (_, given) = tiny(), self.bound(tiny(), by_hand())
         for layer in model.model.layers:
             layer.self_attn.config = hybrid
         hybrid._attn_implementation = fcpc.hf.NAME
         self.expect("E702", lambda: model(**given), "layer 0 is linear_attention")
+
+    def test_layers_that_recur(self):
+        """A hybrid's program has its layers. Without them, or with a KV cache, its call is an error."""
+        of = config("qwen3_next")
+        made = fcpc.hf.program(of, documents="doc")
+        self.assertIn("scan(heads = 4, head_dim = 8, value_dim = 6, decay = matrix) x 3", made.source)
+        self.assertIn("halo(before = 3, channels = 56) x 3", made.source)
+        self.assertEqual((made.masks, made.model.layers), (1, (-1, -1, -1, 0)))
+        self.assertEqual(set(HYBRIDS), set(mixers.MIXERS))
+        model, batch = model_of(of), batch_of()
+        prog = program(model)
+        plan = prog.plan(batch.lengths, {"doc": batch.doc})
+        self.assertGreater(len(plan.stretches()), plan.documents)  # states go from stretch to stretch
+        given = inputs(model, Attention(prog), plan, batch)
+        self.expect("E203", lambda: model(**{**given, "use_cache": True}), "use_cache=False")
+        plain = by_hand()
+        plan = plain.plan(batch.lengths, {"doc": batch.doc})
+        given = inputs(model, Attention(plain), plan, batch)
+        self.expect("E203", lambda: model(**given), "no kind of layers is so")
+        alone = model_of(of, "eager")
+        logits = alone(batch.tokens[None], use_cache=False).logits  # as if nothing had been wrapped
+        self.assertLess(farthest(logits, model_of(of, "sdpa")(batch.tokens[None], use_cache=False).logits), 1)
 
     def test_other_attention(self):
         """A model that attends by something else does not leave the plan out."""

@@ -16,9 +16,10 @@ from .batches import Lengths, lengths
 from .errors import Error, Warning
 from .plan import Labels, Plan, Simulation, load
 from .program import Cluster, Program, detect, parse, program
+from .recurrent import Halo, Scan, Stretch
 from .session import Session
 from .trace import Field, trace
 
 __version__ = _C["fcp_version"]().decode()
-__all__ = ["Cluster", "Error", "Field", "Labels", "Lengths", "Plan", "Program", "Session", "Simulation", "Warning",
-           "detect", "lengths", "load", "parse", "program", "trace"]
+__all__ = ["Cluster", "Error", "Field", "Halo", "Labels", "Lengths", "Plan", "Program", "Scan", "Session", "Simulation",
+           "Stretch", "Warning", "detect", "lengths", "load", "parse", "program", "trace"]

@@ -44,6 +44,28 @@ class fcp_table(ctypes.Structure):
     _fields_ = [("name", _text), ("rows", _u64), ("columns", _u64), ("first", _u64), ("values", _pointer)]
 
 
+class fcp_stretch(ctypes.Structure):
+    _fields_ = [("document", _u64), ("start", _u64), ("first", _u64), ("length", _u64), ("begins", _u32),
+                ("ends", _u32)]
+
+
+class fcp_layer_shape(ctypes.Structure):
+    _fields_ = [("kind", _int), ("times", _u32), ("before", _u32), ("after", _u32), ("channels", _u32),
+                ("heads", _u32), ("rows", _u32), ("columns", _u32), ("decay", _int), ("reverse", _bool)]
+
+
+class fcp_halo_rank(ctypes.Structure):
+    _fields_ = [("x", _pointer), ("halo", _pointer)]
+
+
+class fcp_halo_gradient_rank(ctypes.Structure):
+    _fields_ = [("d_halo", _pointer), ("dx", _pointer)]
+
+
+class fcp_scan_rank(ctypes.Structure):
+    _fields_ = [("decay", _pointer), ("state", _pointer), ("entering", _pointer)]
+
+
 class fcp_pairs_proof(ctypes.Structure):
     _fields_ = [("pairs", _u64), ("boxes", _u64), ("elements", _u64)]
 
@@ -122,9 +144,10 @@ class fcpc_question(ctypes.Structure):
                 ("colour", _bool)]
 
 
-STRUCTURES = [fcp_where, fcp_error, fcp_shape, fcp_tensors, fcp_table, fcp_pairs_proof, fcp_start, fcp_allocator,
-              fcp_session_options, fcpc_diagnostic, fcpc_options, fcpc_field, fcpc_batch, fcpc_times, fcpc_phases,
-              fcpc_show_options, fcpc_question, fcpc_split_options]
+STRUCTURES = [fcp_where, fcp_error, fcp_shape, fcp_tensors, fcp_table, fcp_stretch, fcp_layer_shape, fcp_halo_rank,
+              fcp_halo_gradient_rank, fcp_scan_rank, fcp_pairs_proof, fcp_start, fcp_allocator, fcp_session_options,
+              fcpc_diagnostic, fcpc_options, fcpc_field, fcpc_batch, fcpc_times, fcpc_phases, fcpc_show_options,
+              fcpc_question, fcpc_split_options]
 
 FUNCTIONS = """
 const char *fcp_version(void);
@@ -154,6 +177,8 @@ void fcp_plan_ranks_tokens(const fcp_plan *plan, uint32_t first, uint32_t count,
 void fcp_plan_rows(const fcp_plan *plan, uint32_t rank, bool keys, int64_t shift, int64_t *out_rows);
 void fcp_plan_positions(const fcp_plan *plan, uint32_t rank, bool keys, int64_t *out_positions);
 void fcp_plan_documents(const fcp_plan *plan, uint64_t *out_first);
+uint32_t fcp_plan_stretches(const fcp_plan *plan, uint32_t rank, fcp_stretch *out);
+uint32_t fcp_plan_recurrent(const fcp_plan *plan, uint32_t number, fcp_layer_shape *out_shape);
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err);
 void fcp_session_free(fcp_session *session);
@@ -170,6 +195,12 @@ fcp_code fcp_session_add(fcp_session *session, const fcp_plan *plan, uint32_t la
 fcp_code fcp_session_select(fcp_session *session, uint32_t number, fcp_error *err);
 uint32_t fcp_session_processes(const fcp_session *session);
 fcp_code fcp_session_gather(fcp_session *session, const void *mine, size_t bytes, void *out_all, fcp_error *err);
+fcp_code fcp_session_halo(fcp_session *session, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks,
+                          void *stream, fcp_error *err);
+fcp_code fcp_session_halo_gradient(fcp_session *session, uint32_t layer, fcp_dtype dtype, uint64_t numbers,
+                                   const fcp_halo_gradient_rank *ranks, void *stream, fcp_error *err);
+fcp_code fcp_session_scan(fcp_session *session, uint32_t layer, fcp_pass pass, const fcp_scan_rank *ranks,
+                          void *stream, fcp_error *err);
 fcpc_diagnostics *fcpc_diagnostics_new(void);
 void fcpc_diagnostics_free(fcpc_diagnostics *d);
 size_t fcpc_diagnostics_count(const fcpc_diagnostics *d);
@@ -201,8 +232,8 @@ fcp_code fcpc_explain_text(const char *name, const char *text, size_t size, cons
                            const fcpc_question *question, fcpc_diagnostics *d, char **out_text);
 """
 
-_VALUES = {"fcp_code": _int, "fcp_pass": _int, "bool": _bool, "size_t": _size, "uint32_t": _u32, "uint64_t": _u64,
-           "int64_t": _i64, "double": _double, "void": None, "fcp_take_extract": TAKE_EXTRACT}
+_VALUES = {"fcp_code": _int, "fcp_pass": _int, "fcp_dtype": _int, "bool": _bool, "size_t": _size, "uint32_t": _u32,
+           "uint64_t": _u64, "int64_t": _i64, "double": _double, "void": None, "fcp_take_extract": TAKE_EXTRACT}
 
 
 def _type(declared: str, is_result: bool) -> Any:

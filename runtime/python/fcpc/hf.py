@@ -19,13 +19,15 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import sys
 import weakref
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
 
+from . import mixers
 from .errors import Error
 from .layers import Kind, Model
 from .plan import Plan
@@ -55,7 +57,6 @@ _UNKNOWN = {
 # In a config that does not say what each layer is, settings that say: some mix tokens by their place in the tensor.
 _MIXERS = ("conv_L_cache", "hybrid_override_pattern", "linear_num_value_heads", "lru_width", "mamba_d_ssm",
            "mamba_d_state", "ssm_state_size", "state_size")
-_BY_PLACE = {"linear_attention", "conv", "mamba", "mamba2", "recurrent", "hybrid", "hybrid_sliding", "ssm", "rwkv"}
 # Models whose layers learn sinks, which their configs do not say.
 _SINKS = {"gpt_oss", "flint", "granite_swa", "granitemoe_swa"}
 
@@ -87,26 +88,42 @@ def _refuse(config: Any, why: str) -> Error:
     return Error("E702", f"fcpc cannot compute {_get(config, 'model_type') or type(config).__name__}: {why}")
 
 
-def _kinds(config: Any) -> list[Kind]:
-    """The attention of each layer, or an error that names what a plan cannot compute (E702)."""
-    types, kinds = _types(config), []
+def _by_place(config: Any, number: int, kind: str) -> Error:
+    """The error about a layer that mixes tokens otherwise than by attention."""
+    why = mixers.REFUSED.get(_get(config, "model_type"))
+    return _refuse(config, f"layer {number} is {kind}, which mixes tokens by their place in the tensor, and a plan has "
+                           f"them in another order" + (f": {why}" if why else
+                                                       f". fcpc.hf has that of {', '.join(mixers.MIXERS)}"))
+
+
+def _kinds(config: Any) -> list[Kind | None]:
+    """The attention of each layer, or an error that names what a plan cannot compute (E702). None: the layer has no
+    attention."""
+    types, kinds = _types(config), list[Optional[Kind]]()
+    mixed = _get(config, "model_type") in mixers.MIXERS
+    if types is None and _get(config, "model_type") in mixers.REFUSED:
+        raise _refuse(config, mixers.REFUSED[_get(config, "model_type")])
     for number, layer in enumerate(_layers(config)):
         window = _get(layer, "sliding_window") if _get(layer, "use_sliding_window", True) else None
         chunk = _get(layer, "attention_chunk_size")
         kind = types[number] if types else "sliding_attention" if window is not None else \
             "chunked_attention" if chunk else "full_attention"
-        if kind in ("full_attention", "attention"):
+        if kind in mixers.ALONE or mixed and kind in mixers.MIXED - mixers.BOTH:
+            kinds.append(None)
+        elif kind in ("full_attention", "attention") or mixed and kind in mixers.BOTH:
             kinds.append(Kind())
         elif kind == "sliding_attention" and window is not None:
             kinds.append(Kind(window=int(window)))
         elif kind == "chunked_attention" and chunk is not None:
             kinds.append(Kind(chunk=int(chunk)))
+        elif kind in mixers.MIXED or kind == "hybrid_sliding":
+            raise _by_place(config, number, kind)
         else:
-            raise _refuse(config, f"layer {number} is {kind}, which " + (
-                "mixes tokens by their place in the tensor, and a plan has them in another order" if kind in _BY_PLACE
-                else "is no attention that fcpc.hf knows"))
-    mixers = {} if types else dict.fromkeys(_MIXERS, "has layers that mix tokens by their place in the tensor")
-    for name, why in {**_UNKNOWN, **mixers}.items():
+            raise _refuse(config, f"layer {number} is {kind}, which is no attention that fcpc.hf knows")
+    if kinds and not any(kinds):
+        raise _refuse(config, "no layer has attention, by which tokens could be placed")
+    others = {} if types else dict.fromkeys(_MIXERS, "has layers that mix tokens by their place in the tensor")
+    for name, why in {**_UNKNOWN, **others}.items():
         if _get(config, name):
             raise _refuse(config, f"it {why} ({name} = {_get(config, name)!r})")
     if _get(config, "is_encoder_decoder"):
@@ -160,6 +177,8 @@ def _shape_of(config: Any, layer: Any) -> dict[str, Any]:
 
 def _yarn(config: Any) -> float:
     """The factor of the scale in models with latent attention (MLA) whose context is extended by YaRN."""
+    if not _get(config, "rope_parameters"):  # it rotates nothing
+        return 1.0
     try:
         from transformers.models.deepseek_v3.modeling_deepseek_v3 import yarn_apply_mscale
     except ImportError:
@@ -210,7 +229,8 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (),
     plan      other arguments of fcpc.program. heads, kv_heads, head_dim, value_dim, scale, score and sink replace
               what the config says
 
-    Layers of the same kind share a mask. Kinds are full_attention, sliding_attention (a token sees itself and the
+    Layers of the same kind share a mask. Layers that mix tokens otherwise are part of the program, too, in models whose
+    modules let a state in: fcpc.mixers lists these, and why others do not. Kinds are full_attention, sliding_attention (a token sees itself and the
     sliding_window - 1 before it) and chunked_attention. The score is the config's attn_logit_softcapping. Some configs
     do not say that their model learns sinks or has a scale of its own: then pass the model in place of its config.
 
@@ -221,7 +241,7 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (),
     kinds = _kinds(text)
     if isinstance(config, PreTrainedModel):
         _usable(type(config))
-    known = tuple(dict.fromkeys(kinds))
+    known = tuple(dict.fromkeys(kind for kind in kinds if kind is not None))
     apart = documents if isinstance(documents, str) else None
     if apart and any(kind.chunk is not None for kind in known):
         raise Error("E203", "hf.program: attention in chunks counts from the begin of a document: give each document a "
@@ -235,9 +255,10 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (),
         plan["score"] = f"softcap(c = {float(softcap)!r})"
     if dtype is None:
         dtype = getattr(config, "dtype", None) or getattr(text, "dtype", None) or torch.get_default_dtype()
-    layers = tuple(known.index(kind) for kind in kinds)
-    which: dict[str, Any] = {"mask": masks[0]} if len(masks) == 1 else {
-        "layers": [(one, layers.count(number)) for number, one in enumerate(masks)]}
+    layers = tuple(-1 if kind is None else known.index(kind) for kind in kinds)
+    beside = mixers.layers_of(text, _types(text) or []) if text.model_type in mixers.MIXERS else []
+    which: dict[str, Any] = {"mask": masks[0]} if len(masks) == 1 and not beside else {
+        "layers": [*((one, layers.count(number)) for number, one in enumerate(masks)), *beside]}
     of_layers = {**_shape(text), **_scale_and_sinks(config, text)}
     made = _program(**which, fields=fields, cluster=cluster, documents=documents, dtype=dtype, **{**of_layers, **plan})
     made.model = Model(text.model_type, known, layers, None if softcap is None else float(softcap), _reach(text))
@@ -445,7 +466,7 @@ def _layer(module: Any, bound: BoundModel) -> tuple[Kind | None, int]:
     config = getattr(module, "config", None)
     if bound.model is None:
         if config is not None and config is not bound.config:
-            kinds = dict.fromkeys(_kinds(config))
+            kinds = dict.fromkeys(kind for kind in _kinds(config) if kind is not None)
             if len(kinds) > 1:
                 raise Error("E203", f"attention: layers have {' and '.join(k.words() for k in kinds)}, and the program "
                                     "one mask for all: fcpc.hf.program(model) has a mask for each")
@@ -456,7 +477,7 @@ def _layer(module: Any, bound: BoundModel) -> tuple[Kind | None, int]:
             bound.config = config
         return None, 0
     layers = bound.model.layers
-    if not isinstance(number, int) or number not in range(len(layers)):
+    if not isinstance(number, int) or number not in range(len(layers)) or layers[number] < 0:
         raise Error("E203", f"attention: the program is for a {bound.model.name} of {len(layers)} layers, and this is "
                             f"layer {number}: fcpc.hf.program(model) with the model's own config")
     return bound.model.kinds[layers[number]], layers[number]
@@ -655,7 +676,10 @@ _HEADS = re.compile(r"For(Sequence|Token|Audio|Image)Classification$|For(Questio
 def _usable(model: type) -> None:
     """Checks that a model's class takes its attention from the registry and uses the positions that it is given."""
     name = model.__name__
-    if not getattr(model, "_supports_attention_backend", False):
+    of = getattr(getattr(model, "config_class", None), "model_type", "")
+    if of in mixers.REFUSED:
+        raise Error("E702", f"fcpc cannot compute a {name}: {mixers.REFUSED[of]}")
+    if not getattr(model, "_supports_attention_backend", False) and of not in mixers.MIXERS:
         raise Error("E702", f"fcpc cannot compute a {name}: it computes attention by itself and asks no registry "
                             "(its _supports_attention_backend is False)")
     if _HEADS.search(name):
@@ -675,6 +699,8 @@ def _calling(call: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(call)
     def calling(self: Any, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("fcpc") is not None:
+            if not torch.compiler.is_compiling():
+                mixers.wrap({type(module).__module__ for module in self.modules()})
             for name, given in kwargs.items():
                 if given is not None and _OTHER_INPUTS.match(name):
                     raise Error("E702", f"the model is given {name}, which it puts among the tokens by their order in "
@@ -717,6 +743,7 @@ def _looking(applicable: Callable[..., str]) -> Callable[..., str]:
         if requested_attention == NAME:
             _kinds(_text_config(self.config))
             _usable(type(self))
+            mixers.wrap({base.__module__ for base in type(self).__mro__ if base.__module__ in sys.modules})
         return applicable(self, requested_attention, *args, **kwargs)
     return looking
 

@@ -27,7 +27,7 @@ class Model(NamedTuple):
 
     name      the config's model_type
     kinds     what each of the program's masks is, in their order
-    layers    for each layer of the model, from 0 on, the number of its mask
+    layers    for each layer of the model, from 0 on, the number of its mask; -1: it has no attention
     softcap   c of c * tanh(s / c), or None
     reach     the position from which on the rotation of a token (RoPE) depends on other tokens; None: it never does
     """

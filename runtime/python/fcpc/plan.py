@@ -12,6 +12,7 @@ from ._c import (C, ReadOnly, call_text, check, fcp_error, fcp_pairs_proof, fcp_
 from .arrays import Rows, array_of, check_holds, dim_of_tokens, index_of, is_array, is_tensor, reverse, taken, whole
 from .errors import Diagnostics, Error
 from .interrupt import interruptibly
+from .recurrent import Layer, Stretch, layers_of, stretches_of
 from .restore import restore
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class Plan(ReadOnly):
     table_numbers   how many numbers the tables of reals have that the score reads
     program         the Program that made it; None if it comes from a file
     layers          the plans of all masks, of which this plan is the first: more than one if the program has `layers`
+    recurrent       the kinds of layers beside attention that the program's `layers` name, in order: fcpc.Halo and
+                    fcpc.Scan. The first plan of a program has them
     seconds         how long planning took, all layers together; 0 if another process has planned it
     warnings        what the compiler said, line by line
 
@@ -86,6 +89,7 @@ class Plan(ReadOnly):
     rank_queries: tuple[int, ...]
     rank_keys: tuple[int, ...]
     table_numbers: int
+    recurrent: tuple[Layer, ...]
     program: Program | None
     seconds: float
     warnings: tuple[str, ...]
@@ -118,7 +122,7 @@ class Plan(ReadOnly):
                   layout=LAYOUTS[shape.layout], global_tokens=shape.tokens, global_key_tokens=shape.key_tokens,
                   passes=tuple(name for name, has in zip(("forward", "backward"), shape.has_pass) if has), here=here,
                   rank_queries=queries, rank_keys=keys, tokens=sum(queries), key_tokens=sum(keys),
-                  table_numbers=C["fcp_plan_table_numbers"](handle))
+                  table_numbers=C["fcp_plan_table_numbers"](handle), recurrent=layers_of(handle))
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) and C:
@@ -323,6 +327,53 @@ class Plan(ReadOnly):
         if hasattr(made, "clone"):
             return made.clone() if like is None else made.to(like.device, copy=True)
         return made.copy()  # the caller's own
+
+    # --- stretches ------------------------------------------------------------------------------------------------
+
+    def stretches(self, rank: int | None = None) -> tuple[Stretch, ...]:
+        """Where this process holds neighbouring tokens of a document one behind the other: fcpc.Stretch. Together the
+        stretches are all its tokens, in the order of its tensors.
+
+        rank   of this rank alone, whose tensors begin at row 0; None: of all ranks of this process, whose tensors lie
+               end to end
+
+        Errors: E702 (sequences have other numbers of queries than of keys), E203 (there is no such rank), E506 (another
+        rank than that of which this plan has what it needs)
+        """
+        if rank is not None:
+            number = whole("stretches", "rank", rank)
+            if number not in range(self.ranks):
+                raise Error("E203", f"stretches: there is no rank {number}: the plan has {self.ranks}, from 0 on")
+            if number not in self.here:
+                self._needs_whole("stretches")
+            return tuple(self._stretches(number, 0))
+        if "stretches" not in self._kept:
+            made: list[Stretch] = []
+            first = 0
+            for each, tokens in zip(self.here, self.rank_queries):
+                made += self._stretches(each, first)
+                first += tokens
+            self._kept["stretches"] = tuple(made)
+        found: tuple[Stretch, ...] = self._kept["stretches"]
+        return found
+
+    def _stretches(self, rank: int, first: int) -> list[Stretch]:
+        made = stretches_of(self._handle, rank, first)
+        if not made and self._counts(range(rank, rank + 1))[0][0]:
+            raise Error("E702", "stretches: sequences have other numbers of queries than of keys, and layers that run "
+                                "along a document need one row for each token")
+        return made
+
+    def cu_seqlens(self, rank: int | None = None) -> Any:
+        """Where the stretches begin in the tensors of this process, and the end of the last one: int32, [stretches + 1],
+        as kernels for packed sequences take them. A tensor if torch is loaded, else an array of numpy.
+
+        rank   as in `stretches`, whose errors these are
+        """
+        found = self.stretches(rank)
+        ends = [0, *(x.first + x.length for x in found)]
+        made = array_of((ctypes.c_int64 * len(ends))(*ends))
+        return made.int() if is_tensor(made) else made.astype("int32")
 
     # --- what it is -----------------------------------------------------------------------------------------------
 

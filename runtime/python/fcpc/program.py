@@ -29,6 +29,7 @@ from .masks import Mask as ForeignMask
 from .parts import part_files
 from .plan import Plan, load, together
 from .ranks import gather_hosts, mpi_place
+from .recurrent import Halo, Scan
 from .shared import MANY_RANKS, Folder, key_of, usual_folder, whole_files
 from .turns import Turns
 from .written import (beside_masks, count_of, documents_of, dtype_of, foreign_word, in_python, name_of, section, separating,
@@ -596,7 +597,9 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
               (score, b, h, q_idx, kv_idx)
     tables    {name: numbers}, of one or two dimensions: data of the model that mask and score may read
     layers    instead of mask, if layers of the model differ: a list of masks, each alone or as (mask, how many layers
-              have it). Their plans have each token on the same rank, so that nothing moves between layers
+              have it). Their plans have each token on the same rank, so that nothing moves between layers. Beside masks
+              it may have layers that mix tokens otherwise: fcpc.Scan and fcpc.Halo, alone or as (fcpc.Scan(...), how
+              many), or their text, "scan(decay = matrix) x 3"
     align     where a sequence with other queries than keys has its queries: "bottom_right", the default, has the last
               query where the last key is; "top_left" has the first query where the first key is
     share     the folder in which processes of this machine share plans: one of them makes a plan, and the others get
@@ -648,6 +651,10 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
     counts = []
     for i, layer in enumerate(layers or (), 1):
         one, count = layer if isinstance(layer, tuple) and len(layer) == 2 else (layer, 1)
+        other = _beside_attention(one, count_of("layers", count))
+        if other:
+            counts.append(other)
+            continue
         masks[f"layer_{i}"] = text_of(one, "mask")
         counts.append(f"layer_{i} x {count_of('layers', count)}")
     said = None if score is None else text_of(score, "score")
@@ -697,6 +704,18 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
              f'documents="{field}": positions and labels then begin anew at each. If each sequence is one document, '
              "write documents=None")
     return made
+
+
+_BESIDE = re.compile(r"\s*(scan|halo)\b(?!\s*\[)")
+
+
+def _beside_attention(element: Any, times: int) -> str:
+    """An element of `layers` that is no mask, as the language writes it; "": it is a mask."""
+    if isinstance(element, (Halo, Scan)):
+        return element.text(times)
+    if isinstance(element, str) and _BESIDE.match(element):
+        return element if times == 1 else f"{element} x {times}"
+    return ""
 
 
 _EXAMPLES = {"mask": '"causal"', "score": '"softcap(c = 30.0)"'}

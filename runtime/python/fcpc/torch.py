@@ -6,26 +6,28 @@
         loss = model(x, plan.positions(), attn.bind(plan))      # in a layer: o = attention(q, k, v)
         loss.backward()
 
-In the graph the plan is a tensor that holds the plan's number. So torch.compile does not see which plan it is, and a
-new plan in each step causes no new compilation. Autograd saves this tensor for the backward pass. So each backward pass
-finds the plan of its own forward pass, also under activation checkpointing and with several micro-batches in flight.
+In the graph the plan is a tensor that holds the plan's number (bound.py). So each backward pass finds the plan of its
+own forward pass, also under activation checkpointing and with several micro-batches in flight.
 """
 from __future__ import annotations
 
 import ctypes
-import itertools
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 import torch.distributed as dist
-from torch.autograd import forward_ad
 
 from ._c import C, Owner, fcp_error
+from .bound import binding as _binding
+from .bound import bound as _bound
+from .bound import numbers as _numbers
+from .bound import refuse_tangents, transformed
 from .errors import Error
 from .plan import Plan
 from .program import Program
+from .scans import Recurring
 from .session import BACKWARD, FORWARD, VALUES, Places, Running, session_options, warn_of_low, words
 
 if TYPE_CHECKING:
@@ -36,9 +38,6 @@ _OWN_BATCH = 0xFFFFFFFF     # FCP_OWN_BATCH
 # What a forward pass and a backward pass read and write, in the order in which _Binding.run takes it.
 _INPUTS = ("q", "k", "v", "sink", "table"), ("q", "k", "v", "sink", "table", "o", "d_o", "lse", "lse_low", "d_lse")
 _OUTPUTS = ("o", "lse", "lse_low", "max_logit"), ("dq", "dk", "dv", "d_sink", "d_table")
-
-_bound: dict[int, _Binding] = {}  # by number, as long as the tensor lives that holds the number
-_numbers = itertools.count(1)
 
 
 class Attention(Running):
@@ -175,6 +174,10 @@ class Attention(Running):
             self._selected = slot
         return code
 
+    def _stream(self) -> int | None:
+        """The stream to which calls of C are appended; None: they have ended on return."""
+        return _stream_of(self.device) if self.device.type == "cuda" else None
+
     def _take_slot(self) -> int | None:
         """The number of a session's plan that is not used any more; None: there is none. All processes must take the
         same one. But when a plan is free depends on each process's garbage collection, so they tell each other."""
@@ -193,9 +196,11 @@ class Attention(Running):
         return None
 
 
-class BoundAttention(Owner):
+class BoundAttention(Recurring, Owner):
     """What `Attention.bind` gives, for one plan: attention(q, k, v=None, sink=None, tables=None, return_lse=False,
-    return_max=False) -> o. `plan` is the plan."""
+    return_max=False) -> o. `plan` is the plan.
+
+    `halo` and `scan` are for the layers beside attention that the program's `layers` name (fcpc.Halo, fcpc.Scan)."""
 
     def __init__(self, binding: _Binding) -> None:
         self.plan, self._own, self._dtype = binding.plan, binding.tables, binding.dtype
@@ -205,6 +210,7 @@ class BoundAttention(Owner):
         number = int(self.number)
         _bound[number] = binding
         weakref.finalize(self.number, binding.end, number).atexit = False
+        self._see(binding.plan, binding.device)
 
     @overload
     def __call__(self, q: Tensor, k: Tensor, v: Tensor | None = None, sink: Tensor | None = None,
@@ -232,7 +238,7 @@ class BoundAttention(Owner):
             for name, x in ("q", q), ("k", k), ("v", v), ("sink", sink):
                 if not isinstance(x, torch.Tensor) and (x is not None or name in "qk"):
                     raise Error("E701", f"attention: {name} is {_a(x)}: a tensor of torch is expected")
-            _refuse_tangents(q, k, v, sink, table)
+            refuse_tangents("attention", q, k, v, sink, table)
         o, lse, _, most = _operator(q, k, v, sink, table, self.number, self._value_dim, return_max, self._dtype)
         if not return_lse:
             return (o, most) if return_max else o
@@ -402,20 +408,18 @@ def _current_device(device: torch.device) -> int:
     return torch.cuda.current_device() if device.index is None else device.index
 
 
+def _stream_of(device: torch.device) -> int:
+    """The current stream. torch calls the legacy stream 0, and the driver calls it 1."""
+    with torch.cuda.device(device):
+        return torch.cuda.current_stream().cuda_stream or 1
+
+
 def _run_on_cuda(attention: Attention, which: int, array: Any, kept: bool) -> int:
-    """Puts a pass into the current stream. torch calls the legacy stream 0, and the driver calls it 1."""
+    """Puts a pass into the current stream."""
     with torch.cuda.device(attention.device):
-        stream = torch.cuda.current_stream().cuda_stream or 1
         run = C["fcp_session_run_kept" if kept else "fcp_session_run_on"]
-        code: int = run(attention._session, which, array, stream, ctypes.byref(attention._error))
+        code: int = run(attention._session, which, array, attention._stream(), ctypes.byref(attention._error))
         return code
-
-
-def _binding(number: Tensor) -> _Binding:
-    binding = _bound.get(int(number))
-    if binding is None:
-        raise Error("E203", "attention: there is no such plan any more, or it was bound in another process")
-    return binding
 
 
 def _largest(lse: Tensor) -> float:
@@ -433,8 +437,6 @@ def _dense(x: Tensor) -> Tensor:
 # They use only public functions of torch.library and torch.autograd. Private ones would save 45 microseconds of a
 # forward and a backward pass, which on the CPU take 10 milliseconds for 512 tokens and 4 heads of 64.
 
-_NO_TANGENTS = ("attention: there are no derivatives in forward mode (torch.func.jvp, torch.autograd.forward_ad): "
-                "backward(), torch.autograd.grad and torch.func.vjp have gradients")
 _torch_library: Any = torch.library  # whose types are not all declared
 
 # autocast: the dtype to which q, k and v are cast under torch.autocast; None: that of the plan, if it is known.
@@ -448,19 +450,11 @@ _library.define("attention_backward(Tensor? d_o, Tensor? d_lse, Tensor q, Tensor
 _operator, _operator_backward = torch.ops.fcpc.attention.default, torch.ops.fcpc.attention_backward.default
 
 
-def _refuse_tangents(*inputs: Tensor | None) -> None:
-    """An error in forward mode: without it torch would take the missing derivative for zero."""
-    unpack: Any = forward_ad.unpack_dual
-    for x in inputs:
-        if x is not None and unpack(x).tangent is not None:
-            raise Error("E702", _NO_TANGENTS)
-
-
 def _attention(q: Tensor, k: Tensor, v: Tensor | None, sink: Tensor | None, table: Tensor | None, plan: Tensor,
                value_dim: int | None = None, want_max: bool = False,
                autocast: torch.dtype | None = None) -> tuple[Tensor, ...]:
     """(o, lse, lse_low, the largest logits). A result that is not wanted is an empty tensor."""
-    _refuse_tangents(q, k, v, sink, table)
+    refuse_tangents("attention", q, k, v, sink, table)
     binding = _binding(plan)
     shapes = binding.shapes
     o, (lse, low) = q.new_empty(shapes["o"]), (q.new_empty(shapes["lse"], dtype=torch.float32) for _ in range(2))
@@ -473,7 +467,7 @@ def _attention_backward(d_o: Tensor | None, d_lse: Tensor | None, q: Tensor, k: 
                         lse: Tensor, lse_low: Tensor, sink: Tensor | None, table: Tensor | None,
                         plan: Tensor) -> tuple[Tensor, ...]:
     """The gradients of q, k, v, sink and table. A result that is not wanted is an empty tensor."""
-    _refuse_tangents(d_o, d_lse)
+    refuse_tangents("attention", d_o, d_lse)
     binding, shared = _binding(plan), {"d_sink": sink, "d_table": table}
     if d_lse is not None and not binding.plan.lse_gradient:
         if d_lse.any():
@@ -543,40 +537,24 @@ torch.library.register_autograd("fcpc::attention", _differentiate, setup_context
 torch.library.register_autograd("fcpc::attention_backward", _refuse_second)
 
 
-# torch.func does not support what register_autograd makes, and under jvp it would get tangents of zero. So while a
-# transform of torch.func is active, the operators are autograd Functions, for which grad and vjp work.
+# While a transform of torch.func is active, the operators are autograd Functions.
 
-class _Transformed(torch.autograd.Function):
-    forward = staticmethod(_operator)
-    setup_context = staticmethod(_keep)
-    backward = staticmethod(_differentiate)
-
-    @staticmethod
-    def jvp(ctx: Any, *_: Any) -> Any:
-        raise Error("E702", _NO_TANGENTS)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *_: Any) -> Any:
-        raise Error("E702", "attention: there is no torch.func.vmap of it, nor jacrev, jacfwd and hessian, which use "
-                            "vmap: one call computes all sequences of a batch, packed end to end. "
-                            "torch.autograd.functional.jacobian goes row by row")
-
-
-class _TransformedBackward(_Transformed):
-    forward = staticmethod(_operator_backward)
-    setup_context = staticmethod(lambda ctx, inputs, output: None)
-    backward = staticmethod(_refuse_second)
+_NO_VMAP = ("attention: there is no torch.func.vmap of it, nor jacrev, jacfwd and hessian, which use vmap: one call "
+            "computes all sequences of a batch, packed end to end. torch.autograd.functional.jacobian goes row by row")
+_transformed = transformed("attention", _NO_VMAP, _operator, _keep, _differentiate)
 
 
 def _transform(*inputs: Any) -> Any:
     device = inputs[0].device.type
     if device in _AUTOCAST and torch.is_autocast_enabled(device):
         return _AUTOCAST[device](*inputs)  # which comes back here, with autocast off
-    return _Transformed.apply(*inputs)
+    return _transformed(*inputs)
 
 
 _library.impl("attention", _transform, "FuncTorchDynamicLayerFrontMode")
-_library.impl("attention_backward", _TransformedBackward.apply, "FuncTorchDynamicLayerFrontMode")
+_library.impl("attention_backward", transformed("attention", _NO_VMAP, _operator_backward,
+                                                lambda ctx, inputs, output: None, _refuse_second),
+              "FuncTorchDynamicLayerFrontMode")
 
 
 # Autocast. torch.library.register_autocast casts all tensors to one dtype that is fixed when it is called. It would
