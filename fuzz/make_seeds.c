@@ -1,9 +1,9 @@
 /* make_seeds.c: makes the seeds of fuzz/corpus/plan: small plans that are right, and damaged ones named by the error
  * they give; and those of fuzz/corpus/extract: the extracts of the first and the last rank of plans that are right.
  *
- * Usage: make_seeds PLANS EXTRACTS, two folders. It writes the same files every time. `make fuzz-seeds` runs it after the format of plans
- *     has changed. Right plans keep their names. Damage is done to tables (tests/support/plan_damage.h) and to bytes.
- *     For each error code that some damage gives, the first MOST plans are written, as e<code>-1, e<code>-2, ...
+ * Usage: make_seeds PLANS EXTRACTS, two folders. It writes the same files every time. `make fuzz-seeds` runs it after
+ *     the format of plans has changed. Right plans keep their names. Damage is done to tables (plan_damage.h and
+ *     plan_damage_recurrent.h in tests/support) and to bytes. For each error code that some damage gives, the first MOST plans are written, as e<code>-1, e<code>-2, ...
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -228,9 +228,10 @@ int main(int argc, char **argv) {
     if (!plan) stop("no plan by a scatter");
     seeds_of(argv, "scatter", plan, 4);
     fcp_plan_free(plan);
-    plan = plan_of(MODEL "batch { lengths = [250, 40, 300] }\ncluster { nodes = 2; gpus = 2 }\n"
-                         "plan { block = 128; layout = zigzag; strategy = zigzag\nlayers = [causal, "
-                         "scan(heads = 4, head_dim = 2, value_dim = 2, decay = matrix), halo(before = 3, after = 40)] }");
+    plan =
+        plan_of(MODEL "batch { lengths = [250, 40, 300] }\ncluster { nodes = 2; gpus = 2 }\n"
+                      "plan { block = 128; layout = zigzag; strategy = zigzag\nlayers = [causal, "
+                      "scan(heads = 4, head_dim = 2, value_dim = 2, decay = matrix), halo(before = 3, after = 40)] }");
     seeds_of(argv, "recurrent", plan, 2);
     fcp_plan_free(plan);
     unsigned all = 0;

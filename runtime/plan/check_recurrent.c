@@ -50,8 +50,8 @@ static fcp_code check_layer(const checking *c, uint32_t number) {
     if (!(x->kind < FCP_LAYER_KINDS && x->times > 0 && x->times <= MAX_TIMES))
         return malformed(c->err, "recurrent layer %u: kind %u, %u times", number, x->kind, x->times);
     const bool halo = x->kind == FCP_HALO;
-    if (halo && !(x->before <= MAX_HALO && x->after <= MAX_HALO && x->before + x->after > 0 &&
-                  x->before + x->after <= MAX_HALO && x->channels > 0 && x->channels <= MAX_CHANNELS))
+    if (halo && !(x->before <= MAX_HALO && x->after <= MAX_HALO && x->before + x->after > 0 && x->channels > 0 &&
+                  x->channels <= MAX_CHANNELS))
         return malformed(c->err, "recurrent layer %u: a halo of %u and %u rows of %u channels", number, x->before,
                          x->after, x->channels);
     if (halo && (x->heads || x->rows || x->columns || x->decay || x->reverse || x->parts != 1 || x->shape))

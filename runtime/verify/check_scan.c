@@ -68,6 +68,12 @@ static uint32_t *result_at(const network *n, uint32_t rank, uint32_t stretch, ui
     return &n->scan->result_depth[(uint64_t)later * n->layer->parts + part];
 }
 
+/* What temporary register `reg` of a rank holds. */
+static product *temporary_at(const network *n, uint32_t rank, uint32_t reg) {
+    const uint64_t number = reg - 2 * (uint64_t)stretches_of(n, rank);
+    return &n->scan->temporaries[n->scan->first_temporary[rank] + number];
+}
+
 fcp_code fcp_verify_scan_open(network *n, uint64_t count) {
     const uint32_t ranks = n->v->p->ranks;
     const uint64_t results = (uint64_t)n->all->others * n->layer->parts; /* fits: each below 2^32 */
@@ -116,7 +122,7 @@ static fcp_code read_register(network *n, uint32_t rank, uint32_t at, uint32_t r
                                         s->part);
         *out = (product){.first = begin, .end = number, .depth = depth - 1};
     } else {
-        product *held = &n->scan->temporaries[n->scan->first_temporary[rank] + reg - 2 * stretches];
+        product *held = temporary_at(n, rank, reg);
         if (!held->end || held->part != s->part)
             return fcp_verify_fail_step(n, FCP_E_VERIFY_SCAN, rank, at, "nothing is in register %u, part %u", reg,
                                         s->part);
@@ -146,7 +152,7 @@ static fcp_code of_no_use(const network *n, uint32_t rank, uint32_t at, uint32_t
 static fcp_code write_register(network *n, uint32_t rank, uint32_t at, uint32_t reg, const product *p, bool came) {
     const uint32_t stretches = stretches_of(n, rank);
     if (reg >= 2 * stretches) {
-        product *held = &n->scan->temporaries[n->scan->first_temporary[rank] + reg - 2 * stretches];
+        product *held = temporary_at(n, rank, reg);
         if (held->end && !held->read) return of_no_use(n, rank, at, reg, held);
         *held = *p;
         held->read = false;

@@ -18,10 +18,12 @@ enum { LAYERS = sizeof layers / sizeof *layers, NUMBERS = 3 /* of a halo's row *
 static const char *const programs[] = {
     "cluster { nodes = 2; gpus = 2 }\nbatch { lengths = [700, 3, 400, 64 x 5] }\n"
     "plan { mask = causal; block = 128; layout = zigzag; strategy = zigzag }",
-    "cluster { gpus = 3 }\nbatch { lengths = [600, 60]; field doc = [0 x 100, 1 x 2, 2 x 498, 0 x 60]; documents = doc }\n"
+    "cluster { gpus = 3 }\n"
+    "batch { lengths = [600, 60]; field doc = [0 x 100, 1 x 2, 2 x 498, 0 x 60]; documents = doc }\n"
     "plan { mask = causal; block = 128; strategy = fcp }",
     "cluster { gpus = 4 }\nbatch { lengths = [900, 40] }\nplan { mask = causal; block = 128; strategy = dcp }",
-    "cluster { nodes = 2 }\nbatch { lengths = [500, 7] }\nplan { mask = causal; layout = contiguous; passes = forward }",
+    "cluster { nodes = 2 }\nbatch { lengths = [500, 7] }\n"
+    "plan { mask = causal; layout = contiguous; passes = forward }",
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 
@@ -188,7 +190,8 @@ static void layers_close(rank_layers *of) {
 }
 
 /* Runs all layers for the ranks of a session. */
-static fcp_code run_layers(fcp_session *session, const fcp_plan *plan, rank_layers *of, uint32_t count, fcp_error *err) {
+static fcp_code run_layers(fcp_session *session, const fcp_plan *plan, rank_layers *of, uint32_t count,
+                           fcp_error *err) {
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; i < LAYERS && !code; i++) {
         fcp_halo_rank halo[PROCESSES];
