@@ -370,6 +370,30 @@ static bool scan_whole_of_both(tables *t, draw *d) {
     p.x->whole ^= 1;
     return true;
 }
+/* A state travels with its A, into a register that has room for it. */
+static bool scan_state_with_decay(tables *t, draw *d) {
+    step_at found = {0};
+    again(d);
+    STEPS(t, p) {
+        if (!is_scan_send(t, &p) || p.x->whole || p.x->a >= stretches_at(t, p.rank)) continue;
+        const step_at q = step_other_end(t, &p);
+        if (q.x->out >= temporary_at(t, &q) && pick(d)) found = p;
+    }
+    if (!d->seen) return false;
+    step_other_end(t, &found).x->whole = 1;
+    found.x->whole = 1;
+    return true;
+}
+/* A result is written over what it is made of. */
+static bool scan_into_operand(tables *t, draw *d) {
+    step_at found = {0};
+    again(d);
+    STEPS(t, p)
+    if (is_combine(t, &p) && p.x->a >= temporary_at(t, &p) && pick(d)) found = p;
+    if (!d->seen) return false;
+    found.x->out = found.x->a;
+    return true;
+}
 static bool scan_temporaries(tables *t, draw *d) {
     uint64_t found = 0;
     again(d);
@@ -430,6 +454,32 @@ static bool halo_copy_again(tables *t, draw *d) {
     x.a = more_rows(t, x.a, 1);
     x.b = more_rows(t, x.b, 1);
     insert_step(t, p.stream, p.at, x);
+    return true;
+}
+/* In place of a copy, a message from the rank to itself, in a round of its own. */
+static bool halo_sends_to_itself(tables *t, draw *d) {
+    step_at p;
+    if (!draw_step(t, d, is_halo_copy, &p)) return false;
+    const uint32_t from = p.x->a, to = p.x->b;
+    const fcp_step send = {.op = FCP_STEP_SEND,
+                           .fabric = FCP_LOCAL,
+                           .round = p.layer->rounds[p.pass]++,
+                           .peer = p.rank,
+                           .a = from,
+                           .b = 1};
+    fcp_step receive = send;
+    receive.op = FCP_STEP_RECV;
+    receive.a = to;
+    const uint64_t stream = p.stream, first = t->step_streams[stream].first;
+    memmove(p.x, p.x + 1, (p.count - p.at - 1) * sizeof *p.x);
+    t->steps[first + p.count - 1] = send;
+    insert_step(t, stream, p.count, receive);
+    return true;
+}
+static bool halo_rows_of_nothing(tables *t, draw *d) {
+    step_at p;
+    if (!draw_step(t, d, is_halo_send, &p)) return false;
+    more_rows(t, p.x->a, 1);
     return true;
 }
 /* Fewer rows: at one end, at both. */
@@ -512,6 +562,8 @@ static const damage recurrent_kinds[] = {
     D(scan_part_left_out, E(SCAN), E(DELTA), E(MEMORY)),
     D(scan_whole_of_one, E(MATCH), FCP_E_PLAN_FORMAT), /* FORMAT: as above */
     D(scan_whole_of_both, E(SCAN), FCP_E_PLAN_FORMAT),
+    D(scan_state_with_decay, E(SCAN)),
+    D(scan_into_operand, FCP_E_PLAN_FORMAT),
     D(scan_temporaries, E(MEMORY), FCP_E_PLAN_FORMAT),
     D(scan_more_parts, E(SCAN)),
     D(scan_into_summary, FCP_E_PLAN_FORMAT),
@@ -520,6 +572,8 @@ static const damage recurrent_kinds[] = {
     D(halo_copies_next_row, E(HALO), FCP_E_PLAN_FORMAT),
     D(halo_copy_lost, E(HALO)),
     D(halo_copy_again, E(HALO)),
+    D(halo_sends_to_itself, E(MATCH)),
+    D(halo_rows_of_nothing, FCP_E_PLAN_FORMAT),
     D(halo_sends_less, E(MATCH), FCP_E_PLAN_FORMAT), /* FORMAT: none */
     D(halo_moves_less, E(HALO)),
     D(halo_swaps_rows, E(HALO), FCP_E_PLAN_FORMAT), /* FORMAT: they have other lengths */

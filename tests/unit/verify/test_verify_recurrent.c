@@ -229,6 +229,8 @@ Test(verify_recurrent, tables_are_there_together) {
         }
         *counts[i] = keep;
     }
+    t.step_streams[0].temporaries = 1 << 30; /* for which there would have to be memory */
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
     tables_free(&t);
 }
 
