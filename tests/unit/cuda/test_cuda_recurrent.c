@@ -9,6 +9,7 @@
 #include "tests/support/device_pool.h"
 #include "tests/support/recurrent_ops.h"
 #include "tests/support/recurrent_plan.h"
+#include "tests/support/scatter.h"
 
 enum { MOST_DEVICES = 4 };
 
@@ -90,8 +91,9 @@ static void compare_all(const recurrent_op *op, const placed *p, const char *wha
 static fcp_plan *plan_for(uint64_t seed, fcp_recurrent *layers, uint32_t count, char *text, size_t size) {
     static const char *const clusters[] = {"gpus = 4", "nodes = 2; gpus = 2", "gpus = 1", "nodes = 3; gpus = 1", "gpus = 3",
                                            "nodes = 2; gpus = 3"};
-    static const char *const plans[] = {"layout = zigzag; strategy = zigzag", "strategy = fcp", "strategy = cad",
-                                        "layout = contiguous; strategy = ring", "strategy = ring"};
+    static const char *const plans[] = {"layout = zigzag; strategy = zigzag; block = 128", "strategy = fcp; block = 128",
+                                        "strategy = cad; block = 128",
+                                        "layout = contiguous; strategy = ring; block = 128", "strategy = ring; block = 128", "block = 32"};
     uint64_t random = seed;
     char lengths[200] = "";
     size_t used = 0;
@@ -100,9 +102,12 @@ static fcp_plan *plan_for(uint64_t seed, fcp_recurrent *layers, uint32_t count, 
                                  1 + (unsigned)(splitmix(&random) % 500));
     snprintf(text, size,
              "model { heads = 2; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { %s }\nbatch { lengths = [%s] }\n"
-             "plan { mask = causal; block = 128; passes = forward, backward; %s }\n",
-             clusters[seed % 6], lengths, plans[splitmix(&random) % 5]);
-    fcp_plan *plan = plan_named("recurrent", text);
+             "plan { mask = causal; %s; passes = forward, backward }\n",
+             clusters[seed % 6], lengths, plans[splitmix(&random) % 6]);
+    scatter by = scatter_new(seed);
+    by.one_range = true; /* else queries and keys may have homes of their own */
+    fcp_plan *plan = strstr(text, "block = 32") ? scatter_plan(text, &by) : plan_named("recurrent", text);
+    cr_assert_not_null(plan, "%s", text);
     recurrent_give(plan, layers, count);
     return plan;
 }
@@ -332,8 +337,9 @@ Test(cuda_recurrent, other_plans, .timeout = 300) {
     machine_close(&m);
 }
 
-/* A COMBINE whose result is one of its operands. No network that the compiler makes has one so far. */
-Test(cuda_recurrent, results_in_the_place_of_operands) {
+/* Steps that few plans have: a COMBINE whose result is one of its operands, and COPYs of which each has rows of another
+ * one: their gradients must be added from the last to the first. */
+Test(cuda_recurrent, seldom_steps) {
     enum { S = 3, T = 2 * S }; /* stretches; the first temporary */
     static const fcp_step steps[] = {
         {.op = FCP_STEP_COMBINE, .whole = 1, .a = 0, .b = 1, .out = T},
@@ -342,32 +348,43 @@ Test(cuda_recurrent, results_in_the_place_of_operands) {
         {.op = FCP_STEP_COMBINE, .whole = 1, .a = 0, .b = T, .out = T},
         {.op = FCP_STEP_COPY, .a = T, .out = S + 1},
         {.op = FCP_STEP_COMBINE, .a = S + 1, .b = 1, .out = S + 1},
+        {.op = FCP_STEP_COPY, .a = 0, .b = 1},
+        {.op = FCP_STEP_COPY, .a = 2, .b = 3},
+        {.op = FCP_STEP_COPY, .a = 4, .b = 5},
+        {.op = FCP_STEP_COPY, .a = 6, .b = 7},
     };
+    static const fcp_halo_rows rows[] = {{.first = 0, .count = 3}, {.first = 0, .count = 3}, {.first = 1, .count = 2},
+                                         {.first = 3, .count = 2}, {.first = 0, .count = 2}, {.first = 5, .count = 2},
+                                         {.first = 2, .count = 1}, {.first = 8, .count = 1}};
     standin *x = stand();
     fcp_recurrent layers[OP_LAYERS];
     fcp_step_stream streams[OP_LAYERS * FCP_PASSES];
     op_layers(4, layers);
     for (uint32_t i = 0; i < OP_LAYERS; i++) layers[i].parts = 1;
+    layers[1].before = 3, layers[1].after = 0;
     fcp_plan *plan = plan_named("three", "model { heads = 2; kv_heads = 2; head_dim = 16; dtype = bf16 }\n"
                                          "cluster { gpus = 1 }\nbatch { lengths = [40, 50, 60] }\n"
                                          "plan { mask = causal; passes = forward, backward }\n");
     recurrent_give(plan, layers, OP_LAYERS);
     for (uint32_t i = 0; i < OP_LAYERS * FCP_PASSES; i++) streams[i] = (fcp_step_stream){0, 6, 1};
+    for (uint32_t i = 0; i < 2 * FCP_PASSES; i++) streams[i] = (fcp_step_stream){6, i % FCP_PASSES ? 0 : 4, 0};
+    plan->halo_rows = rows;
+    plan->halo_rows_count = sizeof rows / sizeof *rows;
     plan->steps = steps;
     plan->steps_count = sizeof steps / sizeof *steps;
     plan->step_streams = streams;
     machine m = machine_open(x, 1);
-    fcp_session *host = open_host(plan), *session = NULL;
-    for (uint32_t i = 0; i < 2; i++) streams[i * FCP_PASSES] = streams[i * FCP_PASSES + 1] = (fcp_step_stream){0};
-    session = open_cuda(x, plan, 60);
-    for (uint32_t i = 2; i < OP_LAYERS; i++) {
-        recurrent_op op = op_of(plan, i, 0, i);
+    fcp_session *host = open_host(plan), *session = open_cuda(x, plan, 60);
+    for (uint32_t i = 0; i < OP_LAYERS + 6; i++) {
+        recurrent_op op = i < OP_LAYERS
+                              ? op_of(plan, i, 0, i)
+                              : op_draw(plan, 0, OP_GRADIENT, FCP_BACKWARD, (fcp_dtype)(i % FCP_DTYPES), i * 3, i);
         placed p;
         fcp_error err = {0};
         op_judge(host, &op);
         place(&m, &op, OWN, 0, &p);
         cr_assert_eq(op_call(session, &op, p.at, 0, 1, NULL, &err), FCP_OK, "%s", err.message);
-        compare_all(&op, &p, "in place");
+        compare_all(&op, &p, "seldom");
         release(&m, &op, &p);
         op_free(&op);
     }
