@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch.autograd import forward_ad
 
 import fcpc
+import hybrid
 import recurring
 from agent import four_ranks
 from expecting import Expecting
@@ -163,6 +164,23 @@ def as_a_rank(judged):
                   if not torch.equal(x, plan.take(want[name][i]))]
     dist.destroy_process_group()
     return wrong
+
+
+def losses_of_a_rank():
+    dist.init_process_group("gloo")
+    losses = hybrid.train(dist.group.WORLD, 3)
+    dist.destroy_process_group()
+    return losses
+
+
+class Example(unittest.TestCase):
+    def test_the_same_losses(self):
+        """examples/python/hybrid.py on one rank, where each document is in one piece, on four ranks, and on four
+        processes."""
+        alone, four = hybrid.train(None, 3, ranks=1), hybrid.train(None, 3)
+        self.assertGreater(abs(alone[0] - alone[2]), 0.05)
+        for losses in [four, *four_ranks(losses_of_a_rank)]:
+            self.assertLess(max(abs(a - b) for a, b in zip(losses, alone)), 1e-4, losses)
 
 
 class Stretches(Expecting):
