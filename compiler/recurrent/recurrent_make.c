@@ -92,12 +92,14 @@ static fcp_code write_network(recurrent_batch *b, const step_list *list, fcp_ste
         streams[r] = (fcp_step_stream){.first = out->steps_count + first[r],
                                        .count = first[r + 1] - first[r],
                                        .temporaries = list->temporaries ? list->temporaries[r] : 0};
-    for (uint32_t i = 0; i < list->count; i++) {
-        fcp_step *steps = arena_grow(memory, out->steps, out->steps_count, room, sizeof *steps);
+    if (out->steps_count + list->count > *room) {
+        *room = out->steps_count + list->count + out->steps_count / 2;
+        fcp_step *steps = ARENA_NEW(memory, fcp_step, *room);
         if (!steps) return FCP_E_NO_MEMORY;
+        if (out->steps_count) memcpy(steps, out->steps, out->steps_count * sizeof *steps);
         out->steps = steps;
-        steps[out->steps_count++] = list->at[item[order[i]]].step;
     }
+    for (uint32_t i = 0; i < list->count; i++) out->steps[out->steps_count++] = list->at[item[order[i]]].step;
     return FCP_OK;
 }
 

@@ -161,6 +161,9 @@ static uint32_t reg_of(const timing *t, uint32_t ref) { return ref & SCAN_GIVEN 
 
 /* In the order of operations: those of one time and rank depend on each other in that order alone. */
 static bool write_steps(recurrent_batch *b, const scan_ops *ops, const timing *t, step_list *out) {
+    out->room = 2 * (size_t)ops->count;
+    out->at = ARENA_NEW(b->scratch, placed_step, out->room);
+    if (!out->at) return false;
     for (uint32_t i = 0; i < ops->count; i++) {
         const scan_op *x = &ops->at[i];
         fcp_step step = {.op = x->op, .whole = x->whole, .part = x->part, .a = reg_of(t, x->a)};

@@ -23,6 +23,9 @@ fcp_plan *bench_plan_watched(const char *source, const uint64_t *lengths, size_t
 
 /* The path of a temporary file of this process. */
 void bench_temporary(char path[512], const char *name);
+/* The instructions of a program, which is run without output; 0: they could not be counted. Without counters of the
+ * processor valgrind counts them, which takes 50 times as long (bench_growth.c). */
+double bench_instructions(char *const argv[]);
 /* Where the program fcpc is: beside this one. False: it is not there. */
 bool bench_find_fcpc(char path[PATH_MAX]);
 

@@ -98,6 +98,14 @@ static figure measure(char *const argv[], const char *log) {
     return got;
 }
 
+double bench_instructions(char *const argv[]) {
+    char log[512];
+    bench_temporary(log, "log");
+    const figure got = measure(argv, log);
+    unlink(log);
+    return got.instructions;
+}
+
 static bool write_inputs(const files *f, const uint64_t *pool, size_t pool_count, uint32_t ranks, const char *mask,
                          const char *strategy, const char *layout) {
     size_t count = 0;

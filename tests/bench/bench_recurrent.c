@@ -7,7 +7,7 @@
  *                          layout, and behind them back
  *       contiguous         all layers on the contiguous layout: tokens stay, and so does the imbalance of attention
  *     and the part of planning's instructions that the tables of halos and scans take.
- * Cost: seconds.
+ * Cost: seconds, and minutes where valgrind must count instructions.
  *
  * The figure is the predicted time of the four layers, forward and backward, without what ranks compute by themselves in the
  * scans, which is the same for every way. The note has the bytes that the scans add, forward: halos and states, or tokens
@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
@@ -25,8 +26,9 @@
 #include "runtime/plan/stretches.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/workload.h"
+#include "tests/support/recurrent_plan.h"
 
-enum { HIDDEN = 4096, SCANS = 3 };
+enum { HIDDEN = 4096 };
 
 /* --- the contiguous way: blocks where the caller holds them, every tile at the home of its queries ------------------ */
 
@@ -133,6 +135,9 @@ static void source_of(char out[1024], uint32_t ranks, const char *recurrent, con
              ranks / BENCH_GPUS, BENCH_GPUS, recurrent, plan);
 }
 
+static const char layers[] = ", scan(heads = 32, head_dim = 128, value_dim = 128, decay = matrix) x 3, "
+                             "halo(before = 3, channels = 8192) x 3";
+
 static void print_row(const char *list, const char *name, const way *w, const way *best, const char *more) {
     char text[200], note[300];
     snprintf(text, sizeof text, "recurrent, %s: %s", list, name);
@@ -142,8 +147,6 @@ static void print_row(const char *list, const char *name, const way *w, const wa
 }
 
 static void one_list(const char *list, uint32_t ranks, const char *divided_by) {
-    static const char layers[] = ", scan(heads = 32, head_dim = 128, value_dim = 128, decay = matrix) x 3, "
-                                 "halo(before = 3, channels = 8192) x 3";
     char name[64], text[1024], more[120], label[120];
     bool drawn;
     size_t count;
@@ -176,6 +179,81 @@ static void one_list(const char *list, uint32_t ranks, const char *divided_by) {
     free(lengths);
 }
 
+/* One scan by each shape, and in parts of the heads: what it takes forward, and what it moves. */
+static void shapes(const char *list, uint32_t ranks) {
+    static const char *const names[] = {[FCP_SCAN_CHAIN] = "chain", [FCP_SCAN_TREE] = "tree", [FCP_SCAN_NODES] = "nodes"};
+    const fcp_recurrent scan = {.kind = FCP_SCAN, .times = 1, .heads = 32, .rows = 128, .columns = 128,
+                                .decay = FCP_DECAY_MATRIX};
+    fcp_recurrent all[16];
+    char text[1024], name[200], note[200];
+    uint32_t count = 0;
+    bool drawn;
+    size_t sequences;
+    sim_profile profile;
+    all[count++] = scan;
+    for (uint32_t shape = FCP_SCAN_CHAIN; shape <= FCP_SCAN_NODES; shape++)
+        for (uint32_t parts = 1; parts <= 16; parts *= 4) {
+            all[count] = scan;
+            all[count].shape = shape;
+            all[count++].parts = parts;
+        }
+    snprintf(name, sizeof name, "%s-%ux32k", list, ranks);
+    uint64_t *lengths = workload_lengths(name, (uint64_t)ranks * BENCH_TOKENS, &sequences, &drawn);
+    source_of(text, ranks, "", "strategy = fcp; block = 2K");
+    fcp_plan *plan = lengths ? bench_plan_of(text, lengths, sequences) : NULL;
+    if (plan && !sim_profile_of(plan->cluster, &profile, NULL)) {
+        const sim_model m = links_of(plan, &profile);
+        recurrent_give(plan, all, count);
+        for (uint32_t i = 0; i < count; i++) {
+            arena scratch = {0};
+            sim_recurrent one;
+            if (sim_recurrent_walk(plan, i, &m, &scratch, &one)) break;
+            if (i) snprintf(text, sizeof text, "%s, parts %u", names[all[i].shape], all[i].parts);
+            else snprintf(text, sizeof text, "chosen");
+            snprintf(name, sizeof name, "recurrent, %s-%u, fcp; block = 2K, one scan: %.100s", list, ranks, text);
+            snprintf(note, sizeof note, "%.2f GB, %llu messages, %u rounds (bound %u)",
+                     1e-9 * (double)(one.bytes[FCP_NET] + one.bytes[FCP_LOCAL]), (unsigned long long)one.messages,
+                     plan->recurrent[i].rounds[FCP_FORWARD], plan->recurrent[i].bound[FCP_FORWARD]);
+            bench_row(name, 1e-6 * (double)one.makespan, "us", "", true, note);
+            arena_free(&scratch);
+        }
+    }
+    fcp_plan_free(plan);
+    free(lengths);
+}
+
+/* Planning with layers that recur over planning without: instructions of a call from the command line. */
+static void planning_row(const char *list, uint32_t ranks, const char *divided_by) {
+    char fcpc[PATH_MAX], program[512], lengths[512], text[1024], name[200], own[200], note[120];
+    double count[2] = {0, 0};
+    bool drawn;
+    size_t sequences;
+    snprintf(name, sizeof name, "recurrent, %s-%u, %s: planning, instructions", list, ranks, divided_by);
+    if (!bench_may_want(name) || !bench_find_fcpc(fcpc)) return;
+    snprintf(own, sizeof own, "%s-%ux32k", list, ranks);
+    uint64_t *batch = workload_lengths(own, (uint64_t)ranks * BENCH_TOKENS, &sequences, &drawn);
+    bench_temporary(program, "fcp");
+    bench_temporary(lengths, "lengths");
+    FILE *l = fopen(lengths, "w");
+    for (size_t i = 0; batch && l && i < sequences; i++) fprintf(l, "%llu\n", (unsigned long long)batch[i]);
+    if (l) fclose(l);
+    snprintf(own, sizeof own, "strategy = %s", divided_by);
+    for (int with = 0; with < 2; with++) {
+        FILE *f = fopen(program, "w");
+        source_of(text, ranks, with ? layers : "", own);
+        if (f) fputs(text, f);
+        if (f) fclose(f);
+        char *const argv[] = {fcpc, "-q", "--lengths", lengths, program, NULL};
+        count[with] = bench_instructions(argv);
+    }
+    unlink(program);
+    unlink(lengths);
+    free(batch);
+    snprintf(note, sizeof note, "%.1f M over %.1f M without such layers", 1e-6 * count[1], 1e-6 * count[0]);
+    const double ratio = count[0] > 0 ? count[1] / count[0] : 0;
+    bench_row(name, ratio, "x", "<= 1.20 x", ratio > 0 && ratio <= 1.2, note);
+}
+
 void bench_recurrent(void) {
     static const char *const lists[] = {"wlbllm", "prolong", "wikipedia"};
     static const char *const strategies[] = {"auto", "fcp; block = 4K"};
@@ -183,4 +261,11 @@ void bench_recurrent(void) {
     for (uint32_t ranks = 64; ranks <= 256; ranks *= 4)
         for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++)
             for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) one_list(lists[i], ranks, strategies[s]);
+    shapes("prolong", 64);
+    for (uint32_t ranks = 64; ranks <= 256; ranks *= 4)
+        for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+            planning_row(lists[i], ranks, "fcp; block = 4K");
+            planning_row(lists[i], ranks, "fcp; block = 2K");
+            planning_row(lists[i], ranks, "dcp; block = 4K");
+        }
 }
