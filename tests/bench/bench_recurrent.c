@@ -190,6 +190,8 @@ static void shapes(const char *list, uint32_t ranks) {
     bool drawn;
     size_t sequences;
     sim_profile profile;
+    snprintf(name, sizeof name, "recurrent, %s-%u, fcp; block = 2K, one scan", list, ranks);
+    if (!bench_may_want(name)) return;
     all[count++] = scan;
     for (uint32_t shape = FCP_SCAN_CHAIN; shape <= FCP_SCAN_NODES; shape++)
         for (uint32_t parts = 1; parts <= 16; parts *= 4) {
