@@ -29,6 +29,9 @@ static void tables_free(tables *t) {
     free(t->plan.sequence_offsets);
     free(t->plan.array_starts);
     free(t->plan.rank_tokens);
+    free(t->plan.home_starts);
+    free(t->plan.home_blocks);
+    free(t->plan.documents);
     free(t->plan.range_classes);
     memset(t, 0, sizeof *t);
 }
