@@ -40,7 +40,8 @@ bool fcp_step_walk_next(fcp_step_walk *w, fcp_act *out) {
 
 const char *fcp_round_text(uint32_t round, char out[FCP_ROUND_TEXT]) {
     if (fcp_round_recurs(round))
-        snprintf(out, FCP_ROUND_TEXT, "round %u of call %u about layers that recur", round & 0xfffff, round >> 20 & 0x7ff);
+        snprintf(out, FCP_ROUND_TEXT, "round %u of call %u about layers that recur", round & 0xfffff,
+                 round >> 20 & 0x7ff);
     else snprintf(out, FCP_ROUND_TEXT, "round %u", round);
     return out;
 }

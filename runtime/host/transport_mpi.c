@@ -275,10 +275,11 @@ static fcp_code finish_wire(mpi_net *n, uint32_t wire, fcp_error *err) {
     header h;
     memcpy(&h, n->group.message[wire], sizeof h);
     if (h.bytes != fcp_wire_bytes(w) || h.pass != n->header.pass || h.round != n->header.round)
-        return fcp_fail(err, FCP_E_RUN,
-                        "a message of %llu bytes of pass %u, %s from rank %u where %zu bytes of pass %u, %s were expected",
-                        (unsigned long long)h.bytes, h.pass, fcp_round_text(h.round, came), w->peer, fcp_wire_bytes(w),
-                        n->header.pass, fcp_round_text(n->header.round, own));
+        return fcp_fail(
+            err, FCP_E_RUN,
+            "a message of %llu bytes of pass %u, %s from rank %u where %zu bytes of pass %u, %s were expected",
+            (unsigned long long)h.bytes, h.pass, fcp_round_text(h.round, came), w->peer, fcp_wire_bytes(w),
+            n->header.pass, fcp_round_text(n->header.round, own));
     fcp_group_complete(&n->group, wire);
     return FCP_OK;
 }

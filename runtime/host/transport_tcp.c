@@ -226,9 +226,8 @@ static fcp_code match(const tcp_net *n, uint32_t rank, uint32_t *out_wire, fcp_e
             return FCP_OK;
     }
     char came[FCP_ROUND_TEXT], own[FCP_ROUND_TEXT];
-    return fcp_fail(err, FCP_E_RUN,
-                    "rank %u sent %llu bytes of pass %u, %s, fabric %u, which is not what %s waits for", rank,
-                    (unsigned long long)f->bytes, f->pass, fcp_round_text(f->round, came), f->fabric,
+    return fcp_fail(err, FCP_E_RUN, "rank %u sent %llu bytes of pass %u, %s, fabric %u, which is not what %s waits for",
+                    rank, (unsigned long long)f->bytes, f->pass, fcp_round_text(f->round, came), f->fabric,
                     fcp_round_text(n->round, own));
 }
 

@@ -27,7 +27,7 @@ typedef struct recurrent_case {
     const uint64_t *documents; /* where they begin in the packed batch, and its end */
     case_place *order;         /* all stretches, in the order of the batch */
     uint32_t total;
-    case_place *at;            /* where each row of the batch is */
+    case_place *at; /* where each row of the batch is */
 } recurrent_case;
 
 static inline recurrent_case case_of(const fcp_plan *plan) {
@@ -141,8 +141,9 @@ static inline double *case_scan_right(const recurrent_case *c, const fcp_recurre
                     if (here && !change->in_decay && change->which == place) sum += change->extra;
                     for (uint32_t k = 0; k < x->rows; k++) {
                         double factor = case_decay(x, a, row, k);
-                        const size_t at = x->decay == FCP_DECAY_MATRIX ? (size_t)row * x->rows + k
-                                          : x->decay == FCP_DECAY_VECTOR ? row : 0;
+                        const size_t at = x->decay == FCP_DECAY_MATRIX   ? (size_t)row * x->rows + k
+                                          : x->decay == FCP_DECAY_VECTOR ? row
+                                                                         : 0;
                         const bool is = x->decay == FCP_DECAY_MATRIX || row == k;
                         if (here && change->in_decay && is && change->which == head * head_decays + at)
                             factor += change->extra;

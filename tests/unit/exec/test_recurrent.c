@@ -40,12 +40,16 @@ static void draw_layers(uint64_t seed, fcp_recurrent *out) {
 
 /* A plan of a random batch, with layers. */
 static fcp_plan *draw_plan(uint64_t seed, char *text, size_t size) {
-    static const char *const plans[] = {
-        "layout = contiguous; strategy = cad", "layout = zigzag; strategy = zigzag", "strategy = fcp; block = 128",
-        "strategy = dcp; block = 128", "layout = contiguous; strategy = ring", "strategy = ring", "scatter",
-        "layout = contiguous; scatter"};
-    static const char *const clusters[] = {"gpus = 4", "nodes = 3; gpus = 2", "gpus = 1", "nodes = 2; gpus = 4",
-                                           "nodes = 4; gpus = 1", "gpus = 7"};
+    static const char *const plans[] = {"layout = contiguous; strategy = cad",
+                                        "layout = zigzag; strategy = zigzag",
+                                        "strategy = fcp; block = 128",
+                                        "strategy = dcp; block = 128",
+                                        "layout = contiguous; strategy = ring",
+                                        "strategy = ring",
+                                        "scatter",
+                                        "layout = contiguous; scatter"};
+    static const char *const clusters[] = {
+        "gpus = 4", "nodes = 3; gpus = 2", "gpus = 1", "nodes = 2; gpus = 4", "nodes = 4; gpus = 1", "gpus = 7"};
     fcp_recurrent layers[LAYERS];
     uint64_t random = seed;
     char lengths[300] = "", fields[400] = "";
@@ -137,8 +141,8 @@ static void check_gradient(fcp_session *session, const recurrent_case *c, uint32
             double *entering = case_scan_right(c, x, fcp_scan_descends(x, FCP_FORWARD), s, &change);
             for (uint32_t n = 0; n < c->total; n++)
                 for (size_t i = 0; i < states; i++)
-                    loss[side] += entering[n * states + i] *
-                                  (double)d.state[c->order[n].rank][c->order[n].number * states + i];
+                    loss[side] +=
+                        entering[n * states + i] * (double)d.state[c->order[n].rank][c->order[n].number * states + i];
             free(entering);
         }
         const float *leaving = d.entering[p->rank] + p->number * states, *h = s->entering[p->rank] + p->number * states;
@@ -147,8 +151,9 @@ static void check_gradient(fcp_session *session, const recurrent_case *c, uint32
             const size_t numbers = fcp_decay_numbers(x), head = change.which / numbers, at = change.which % numbers;
             for (size_t row = 0; row < x->rows; row++)
                 for (size_t k = 0; k < x->rows; k++) {
-                    const bool is = x->decay == FCP_DECAY_MATRIX ? at == row * x->rows + k
-                                    : row == k && (x->decay == FCP_DECAY_SCALAR || at == row);
+                    const bool is = x->decay == FCP_DECAY_MATRIX
+                                        ? at == row * x->rows + k
+                                        : row == k && (x->decay == FCP_DECAY_SCALAR || at == row);
                     for (size_t column = 0; is && column < x->columns; column++)
                         gradient += (double)leaving[(head * x->rows + row) * x->columns + column] *
                                     (double)h[(head * x->rows + k) * x->columns + column];
@@ -200,8 +205,8 @@ static void check_halo(fcp_session *session, const recurrent_case *c, uint32_t l
             for (uint64_t t = 0; t < c->of[r][s].length; t++)
                 for (size_t i = 0; i < row_bytes; i++)
                     in[(c->of[r][s].first + t) * row_bytes + i] = byte_of(c->of[r][s].start + t, i);
-        ranks[r] = (fcp_halo_rank){in, memset(malloc(c->counts[r] * width * row_bytes + 1), 0xee,
-                                              c->counts[r] * width * row_bytes + 1)};
+        ranks[r] = (fcp_halo_rank){
+            in, memset(malloc(c->counts[r] * width * row_bytes + 1), 0xee, c->counts[r] * width * row_bytes + 1)};
     }
     const fcp_code code = fcp_session_halo(session, layer, row_bytes, ranks, NULL, &err);
     cr_assert(code == FCP_OK, "%s\n%s", err.message, text);
@@ -346,8 +351,13 @@ static uint64_t turn(bool reverse, uint64_t n, uint64_t count) { return reverse 
 
 static void recur_on(const char *source, fcp_decay decay, bool reverse) {
     fcp_plan *plan = plan_of(source);
-    const fcp_recurrent layer = {.kind = FCP_SCAN, .times = 1, .heads = HEADS, .rows = ROWS, .columns = COLUMNS,
-                                 .decay = decay, .reverse = reverse};
+    const fcp_recurrent layer = {.kind = FCP_SCAN,
+                                 .times = 1,
+                                 .heads = HEADS,
+                                 .rows = ROWS,
+                                 .columns = COLUMNS,
+                                 .decay = decay,
+                                 .reverse = reverse};
     recurrent_give(plan, &layer, 1);
     recurrent_case c = case_of(plan);
     case_scan s = case_scan_draw(&c, &plan->recurrent[0], 1);
@@ -614,8 +624,11 @@ Test(recurrent, interrupted) {
     recurrent_case c = case_of(plan);
     case_scan s = case_scan_draw(&c, &plan->recurrent[1], 1);
     int asked = 0;
-    const fcp_session_options options = {.size = sizeof options, .compute_threads = 1, .timeout_s = 100,
-                                         .interrupted = wants_no_more, .interrupted_context = &asked};
+    const fcp_session_options options = {.size = sizeof options,
+                                         .compute_threads = 1,
+                                         .timeout_s = 100,
+                                         .interrupted = wants_no_more,
+                                         .interrupted_context = &asked};
     fcp_session *session = NULL;
     fcp_error err = {0};
     cr_assert(fcp_session_create(plan, &options, &session, &err) == FCP_OK, "%s", err.message);

@@ -19,9 +19,22 @@ static const fcp_recurrent layers[LAYERS] = {
     {.kind = FCP_HALO, .times = 1, .before = 3, .channels = 1},
     {.kind = FCP_HALO, .times = 1, .before = 200, .after = 150, .channels = 1},
     {.kind = FCP_SCAN, .times = 1, .heads = 4, .rows = 8, .columns = 5, .parts = 2, .shape = FCP_SCAN_CHAIN},
-    {.kind = FCP_SCAN, .times = 1, .heads = 2, .rows = 7, .columns = 40, .decay = FCP_DECAY_VECTOR, .reverse = 1,
-     .parts = 1, .shape = FCP_SCAN_NODES},
-    {.kind = FCP_SCAN, .times = 1, .heads = 2, .rows = 20, .columns = 20, .decay = FCP_DECAY_MATRIX, .parts = 1,
+    {.kind = FCP_SCAN,
+     .times = 1,
+     .heads = 2,
+     .rows = 7,
+     .columns = 40,
+     .decay = FCP_DECAY_VECTOR,
+     .reverse = 1,
+     .parts = 1,
+     .shape = FCP_SCAN_NODES},
+    {.kind = FCP_SCAN,
+     .times = 1,
+     .heads = 2,
+     .rows = 20,
+     .columns = 20,
+     .decay = FCP_DECAY_MATRIX,
+     .parts = 1,
      .shape = FCP_SCAN_TREE}};
 
 /* What all processes have from the one that began them. */
@@ -148,9 +161,13 @@ static fcp_session *join(process *p, uint32_t timeout_s, uint32_t threads, int (
     else process_tcp_id(p);
     process_meet(p, 7, 1);
     const fcp_start start = {.size = sizeof start, .ranks = RANKS, .rank = p->rank, .id = p->shared->id.bytes};
-    const fcp_session_options options = {.size = sizeof options, .transport = transport->name, .start = &start,
-                                         .timeout_s = timeout_s, .compute_threads = threads,
-                                         .interrupted = interrupted, .interrupted_context = context};
+    const fcp_session_options options = {.size = sizeof options,
+                                         .transport = transport->name,
+                                         .start = &start,
+                                         .timeout_s = timeout_s,
+                                         .compute_threads = threads,
+                                         .interrupted = interrupted,
+                                         .interrupted_context = context};
     const fcp_code code = fcp_session_create(plan, &options, &session, &err);
     CHECK(p, code == FCP_OK, "%s", err.message);
     process_meet(p, 6, 1);
@@ -175,8 +192,10 @@ static void same_bits(process *p) {
                 CHECK(p, own.dx[i][r] && !memcmp(own.dx[i][r], right.dx[i][r], bytes_of(i, r, false)), "layer %u", i);
             }
             for (int pass = 0; pass < FCP_PASSES && !halo; pass++)
-                CHECK(p, own.entering[i][pass][r] && !memcmp(own.entering[i][pass][r], right.entering[i][pass][r],
-                                                             bytes_of(i, r, false)), "layer %u, pass %d", i, pass);
+                CHECK(p,
+                      own.entering[i][pass][r] &&
+                          !memcmp(own.entering[i][pass][r], right.entering[i][pass][r], bytes_of(i, r, false)),
+                      "layer %u, pass %d", i, pass);
         }
         CHECK(p, forward(session, &err) == FCP_OK, "%s", err.message);
         free_results(&own);
@@ -205,8 +224,10 @@ static void new_calls_differ(process *p) {
     fcp_error err = {0};
     fcp_code code = p->rank == 2 ? halo(p, session, 0, &err) : scan(p, session, 3, &err);
     CHECK(p, code == FCP_E_ARGUMENT && err.where.rank == 2, "%s", err.message);
-    CHECK(p, !strcmp(err.message, "rank 2 calls the halo of layer 0, rows of 12 bytes; rank 0 calls the forward scan "
-                                  "of layer 3"), "%s", err.message);
+    CHECK(p,
+          !strcmp(err.message, "rank 2 calls the halo of layer 0, rows of 12 bytes; rank 0 calls the forward scan "
+                               "of layer 3"),
+          "%s", err.message);
     code = p->rank == 1 ? halo(p, session, 1, &err) : halo(p, session, 0, &err);
     CHECK(p, code == FCP_E_ARGUMENT && err.where.rank == 1, "%s", err.message);
     CHECK(p, scan(p, session, 3, &err) == FCP_OK, "%s", err.message);
@@ -268,8 +289,10 @@ static void one_stalls(process *p) {
     all_know(p, session);
     if (p->rank != 2) {
         CHECK(p, scan(p, session, 2, &err) == FCP_E_RUN && err.where.rank < RANKS, "%s", err.message);
-        CHECK(p, strstr(err.message, "has failed") || (strstr(err.message, "layer 2 (scan), forward pass, round ") &&
-                                                       strstr(err.message, "for 2 s")), "%s", err.message);
+        CHECK(p,
+              strstr(err.message, "has failed") ||
+                  (strstr(err.message, "layer 2 (scan), forward pass, round ") && strstr(err.message, "for 2 s")),
+              "%s", err.message);
         CHECK(p, forward(session, &err) == FCP_E_RUN && strstr(err.message, "a new session is needed"), "%s",
               err.message);
     }
