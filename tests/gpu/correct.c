@@ -416,9 +416,11 @@ gpu_result step_examples_older(gpu *g, char why[GPU_WHY]) {
 gpu_result step_edges(gpu *g, char why[GPU_WHY]) {
     const gpu_result plans = check_all(g, gpu_correct_edges, why);
     const gpu_result maxima = plans == GPU_OK ? gpu_maxima(g, why) : plans;
+    const gpu_result layers = maxima == GPU_OK ? gpu_recurrent(g, why) : maxima;
     const size_t used = strlen(why);
-    if (maxima == GPU_OK) snprintf(why + used, GPU_WHY - used, "; the largest logits are right, too");
-    return maxima;
+    if (layers == GPU_OK)
+        snprintf(why + used, GPU_WHY - used, "; the largest logits are right, too, and so are halos and scans");
+    return layers;
 }
 
 gpu_result step_random(gpu *g, char why[GPU_WHY]) { return check_all(g, gpu_correct_random, why); }

@@ -240,6 +240,9 @@ bool gpu_correct_edges(gpu *g, bool (*each)(gpu *g, fcp_plan *plan, const char *
                        char why[GPU_WHY]);
 gpu_result gpu_maxima(gpu *g, char why[GPU_WHY]);
 void gpu_measured_maxima(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context);
+/* recur.c: the same of layers that recur: halos and scans. */
+gpu_result gpu_recurrent(gpu *g, char why[GPU_WHY]);
+void gpu_measured_recurrent(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context);
 /* ranks.c: runs a plan over NCCL in several processes, if NCCL allows it. `why` says in any case how many there were,
  * and why. */
 gpu_result gpu_ranks(gpu *g, int nccl_version, char why[GPU_WHY]);

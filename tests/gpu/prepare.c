@@ -114,6 +114,7 @@ int gpu_prepare(gpu *g, const char *capabilities) {
             !gpu_correct_random(g, make, &c, why))
             report(&c, "plans", why);
         gpu_measured_maxima(g, make_text, &c);
+        gpu_measured_recurrent(g, make_text, &c);
         gpu_measured(g, make_text, &c);
         gpu_measured_runtime(g, make_text, &c);
         gpu_measured_pointers(g, make_text, &c);
