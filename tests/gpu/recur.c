@@ -17,7 +17,7 @@ void gpu_measured_recurrent(gpu *g, bool (*each)(gpu *g, const char *text, void 
     snprintf(text, sizeof text,
              "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = bf16 }\ncluster { nodes = 1; gpus = 4 }\n"
              "batch { lengths = [%s] }\nplan { layers = [causal, scan(heads = 4, head_dim = %d, value_dim = %d), "
-             "scan(heads = 2, head_dim = %d, value_dim = 40, decay = vector, reverse), "
+             "scan(heads = 2, head_dim = %d, value_dim = 40, decay = vector, reverse = true), "
              "scan(heads = 2, head_dim = %d, value_dim = %d, decay = matrix), halo(before = 3), "
              "halo(before = 20, after = 9)]; block = 128; passes = forward, backward; layout = zigzag }\n",
              g->small ? 16 : 128, g->small ? "300, 90" : "3000, 700, 90", dim, dim, dim, dim, dim);

@@ -330,6 +330,23 @@ Test(cuda_recurrent, other_plans, .timeout = 300) {
         }
         fcp_session_free(host);
     }
+    uint32_t second = 0;
+    cr_assert_eq(fcp_session_add(session, plans[1], FCP_OWN_BATCH, &second, &err), FCP_OK, "%s", err.message);
+    for (uint32_t turn = 0; turn < 4; turn++) {
+        const fcp_plan *plan = plans[turn % 2 ? 1 : 2];
+        fcp_session *host = open_host(plan);
+        recurrent_op op = op_of(plan, 1 + turn, 0, turn);
+        placed p;
+        cr_assert_eq(fcp_session_select(session, turn % 2 ? second : 0, &err), FCP_OK);
+        op_judge(host, &op);
+        place(&m, &op, OWN, 0, &p);
+        const fcp_code code = op_call(session, &op, p.at, 0, plan->problem->ranks, NULL, &err);
+        cr_assert(code == FCP_OK, "turn %u: %s; %s", turn, err.message, x->trouble);
+        compare_all(&op, &p, "plans in turn");
+        release(&m, &op, &p);
+        op_free(&op);
+        fcp_session_free(host);
+    }
     fcp_session_free(session);
     cr_assert_str_empty(pool.wrong, "%s", pool.wrong);
     cr_assert_eq(pool.held[0], 0);
