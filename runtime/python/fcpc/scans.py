@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ._c import C, fcp_halo_gradient_rank, fcp_halo_rank, fcp_scan_rank
-from .bound import binding, refuse_tangents, transformed
+from .bound import binding, is_on, refuse_tangents, transformed
 from .errors import Error
 from .recurrent import Halo, Scan, find
 from .session import BACKWARD, FORWARD, words
@@ -183,7 +183,7 @@ def _begins(of: Any) -> tuple[list[int], list[int]]:
 
 def _look(who: str, of: Any, name: str, x: Tensor, shape: tuple[int, ...], dtype: torch.dtype | None = None) -> Tensor:
     """A dense tensor that fits, or E701."""
-    if tuple(x.shape) != shape or (dtype is not None and x.dtype != dtype) or x.is_cuda != of.cuda:
+    if tuple(x.shape) != shape or (dtype is not None and x.dtype != dtype) or not is_on(x, of.cuda):
         raise Error("E701", f"{who}: {name} is {words(x.shape, _name(x.dtype), x.device.type)}; the plan needs "
                             f"{words(shape, _name(dtype or x.dtype), of.device.type)}" + (
                                 f": plan.take({name})" if x.dim() and x.shape[0] == of.plan.global_tokens else ""))
