@@ -33,6 +33,8 @@ LONG = ("test_agent", "test_hf", "test_loops", "test_trainer", "test_types",
         "test_plan.Memory.test_many_plans_keep_it",
         "test_program.Pickles.test_another_process",  # these two load PyTorch in other processes
         "test_program.Pickles.test_workers",
+        "test_recurrent.Example.test_the_same_losses",
+        "test_recurrent.Operators.test_compiled",
         "test_restore.Restore.test_on_four_processes",
         "test_sft.Trained.test_families",
         "test_sft.Trained.test_other_tokens",

@@ -11,9 +11,11 @@ import numpy
 
 import fcpc
 from fcpc import libraries
+from fcpc._c import fcp_error
 from fcpc.session import _DLTensor
 
 HEADS, KV_HEADS, DIM = 4, 2, 16
+SHAPES = {"scalar": (2,), "vector": (2, 8), "matrix": (2, 8, 8)}  # of decays
 FLOAT = {2: 16, 4: 32}  # bits of a number's bytes
 driver = ctypes.CDLL(os.environ["FCP_CUDA_DRIVER"])
 
@@ -260,6 +262,40 @@ def by_torch():
     gc.collect()
     assert not pool.given, "what torch gave is torch's again"
     say("torch")
+    layers_by_torch()
+
+
+def layers_by_torch():
+    """Halos and scans on CUDA have the results and gradients of the CPU."""
+    import torch
+    import fcpc.scans
+    import fcpc.torch as ours
+    prog = fcpc.program(layers=["causal", fcpc.Halo(2, 1), *(fcpc.Scan(2, 8, 8, decay) for decay in SHAPES)], heads=HEADS,
+                        kv_heads=KV_HEADS, head_dim=DIM, cluster=fcpc.detect(ranks=2), block=32)
+    plan, results = prog.plan([150, 90]), []
+    use_plan(plan)
+    fcpc.scans.is_on = lambda x, cuda: x.is_cpu
+    ours._stream_of = lambda device: 1
+    for device in ("cpu", "cuda"):
+        with unittest.mock.patch.object(torch.Tensor, "to", lambda x, device: x):
+            attention = ours.Attention(prog, device=device).bind(plan)
+        torch.manual_seed(0)
+        count, found = len(plan.stretches()), []
+        for dtype in (torch.float32, torch.bfloat16):
+            x = torch.randn(plan.tokens, 6, dtype=dtype, requires_grad=True)
+            packed = attention.halo(x, 2, 1)
+            packed.backward(torch.randn_like(packed))
+            found += [packed, x.grad]
+        for shape in SHAPES.values():
+            decay, state = torch.rand(count, *shape, requires_grad=True), torch.randn(count, 2, 8, 8, requires_grad=True)
+            entering = attention.scan(decay, state)
+            entering.backward(torch.randn_like(entering))
+            found += [entering, decay.grad, state.grad]
+        fcpc._c.C["fcp_session_wait"](ours._binding(attention.number).attention._session, ctypes.byref(fcp_error()))
+        results.append([x.detach().float() for x in found])
+    for got, want in zip(*results):
+        assert torch.allclose(got, want, rtol=1e-4, atol=1e-5) and want.abs().max() > 0
+    say("layers")
 
 
 def by_nccl():
@@ -286,7 +322,7 @@ def by_nccl():
 
 def libraries_of_packages():
     """NCCL is the one that this process has loaded, and NVRTC that of a package, whatever else the machine has."""
-    from fcpc._c import C, fcp_error
+    from fcpc._c import C
     made, err = ctypes.create_string_buffer(128), fcp_error()
     packaged, nccl = os.environ["PACKAGED"], os.environ["NCCL"]
     ctypes.CDLL(nccl)

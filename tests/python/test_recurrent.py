@@ -1,7 +1,9 @@
 """test_recurrent.py: layers that recur on plans: stretches, halos, scans, and layers in plain PyTorch (recurring.py) that
 give the same on any placement, with gradients. The judge is the layer by itself, in float64."""
 import copy
+import os
 import random
+import tempfile
 import unittest
 
 import torch
@@ -201,6 +203,20 @@ class Stretches(Expecting):
             self.assertEqual([x._replace(first=0) for x in found], [x._replace(first=0) for y in each for x in y])
             self.assertTrue(all(not y or y[0].first == 0 for y in each))
             self.assertEqual([plan.cu_seqlens(rank)[-1].item() for rank in range(plan.ranks)], list(plan.rank_queries))
+
+    def test_of_one_rank_alone(self):
+        """What one rank needs of a plan has its stretches and its layers."""
+        lengths, _, doc = a_batch(0)
+        plan = a_program().plan(lengths, {"doc": doc})
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "extracts")
+            root = plan.save_extracts(path)
+            for rank in range(plan.ranks):
+                mine = fcpc.load(path, range(rank, rank + 1), root=root)
+                self.assertEqual(mine.recurrent, plan.recurrent)
+                self.assertEqual([x._replace(document=0) for x in mine.stretches()],
+                                 [x._replace(document=0) for x in plan.stretches(rank)])
+                self.expect("E506", lambda: mine.stretches((rank + 1) % 4))
 
     def test_what_a_plan_has(self):
         self.assertEqual(a_program().plan([9], {"doc": [0] * 9}).recurrent,

@@ -40,7 +40,8 @@ NAMES = '''batch: Batch, group: dist.ProcessGroup, loader: Iterable[Batch], mode
     lse: torch.Tensor, d_o: torch.Tensor, dq: torch.Tensor, dk: torch.Tensor, dv: torch.Tensor, name: str, stream: int,
     lse_of_prefix: torch.Tensor, o_of_prefix: torch.Tensor, dataset: Dataset[Any], collate: Callable[..., Any],
     train: Callable[[Attention], None], m: fcpc.masks.Mask, x: torch.Tensor, wq: torch.Tensor, wk: torch.Tensor,
-    wv: torch.Tensor, wo: torch.Tensor, rotate: Callable[[torch.Tensor, torch.Tensor, tuple[int, ...]], torch.Tensor]'''
+    wv: torch.Tensor, wo: torch.Tensor, w: torch.Tensor, attention: fcpc.torch.BoundAttention,
+    rule: Callable[..., torch.Tensor], rotate: Callable[[torch.Tensor, torch.Tensor, tuple[int, ...]], torch.Tensor]'''
 
 
 def pieces():

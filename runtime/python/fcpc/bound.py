@@ -28,6 +28,10 @@ def binding(number: Tensor) -> Any:
     return found
 
 
+def is_on(x: Tensor, cuda: bool) -> bool:
+    return x.is_cuda if cuda else x.is_cpu
+
+
 def no_tangents(who: str) -> Error:
     return Error("E702", f"{who}: there are no derivatives in forward mode (torch.func.jvp, "
                          "torch.autograd.forward_ad): backward(), torch.autograd.grad and torch.func.vjp have gradients")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ._c import C, fcp_halo_gradient_rank, fcp_halo_rank, fcp_scan_rank
-from .bound import binding, refuse_tangents, transformed
+from .bound import binding, is_on, refuse_tangents, transformed
 from .errors import Error
 from .recurrent import Halo, Scan, find
 from .session import BACKWARD, FORWARD, words
@@ -183,7 +183,7 @@ def _begins(of: Any) -> tuple[list[int], list[int]]:
 
 def _look(who: str, of: Any, name: str, x: Tensor, shape: tuple[int, ...], dtype: torch.dtype | None = None) -> Tensor:
     """A dense tensor that fits, or E701."""
-    if tuple(x.shape) != shape or (dtype is not None and x.dtype != dtype) or x.is_cuda != of.cuda:
+    if tuple(x.shape) != shape or (dtype is not None and x.dtype != dtype) or not is_on(x, of.cuda):
         raise Error("E701", f"{who}: {name} is {words(x.shape, _name(x.dtype), x.device.type)}; the plan needs "
                             f"{words(shape, _name(dtype or x.dtype), of.device.type)}" + (
                                 f": plan.take({name})" if x.dim() and x.shape[0] == of.plan.global_tokens else ""))
@@ -237,7 +237,7 @@ def _halo(x: Tensor, own: Tensor, beside: Tensor, plan: Tensor, layer: int, rows
     halo = x.new_empty(rows, *x.shape[1:])
     wide = of.plan.recurrent[layer].before + of.plan.recurrent[layer].after
     tokens, stretches = _begins(of)
-    array = (fcp_halo_rank * len(tokens))(*((_address(x) + a * size, _address(halo) + b * wide * size)
+    array = (fcp_halo_rank * len(tokens))(*(fcp_halo_rank(_address(x) + a * size, _address(halo) + b * wide * size)
                                             for a, b in zip(tokens, stretches)))
     _call(of, "fcp_session_halo", layer, size, array)
     packed = x.new_empty(len(x) + rows, *x.shape[1:])
@@ -253,8 +253,9 @@ def _halo_backward(d: Tensor, own: Tensor, beside: Tensor, plan: Tensor, layer: 
     wide = of.plan.recurrent[layer].before + of.plan.recurrent[layer].after
     tokens, stretches = _begins(of)
     size = _row(dx) * dx.element_size()
-    array = (fcp_halo_gradient_rank * len(tokens))(*((_address(d_halo) + b * wide * size, _address(dx) + a * size)
-                                                     for a, b in zip(tokens, stretches)))
+    array = (fcp_halo_gradient_rank * len(tokens))(
+        *(fcp_halo_gradient_rank(_address(d_halo) + b * wide * size, _address(dx) + a * size)
+          for a, b in zip(tokens, stretches)))
     _call(of, "fcp_session_halo_gradient", layer, _NUMBERS[dx.dtype], _row(dx), array)
     return dx
 
@@ -267,8 +268,9 @@ def _run_scan(of: Any, layer: int, which: int, decay: Tensor, state: Tensor) -> 
     entering = torch.empty_like(state)
     _, stretches = _begins(of)
     sizes = _row(decay) * 4, _row(state) * 4
-    array = (fcp_scan_rank * len(stretches))(*((_address(decay) + b * sizes[0], _address(state) + b * sizes[1],
-                                                _address(entering) + b * sizes[1]) for b in stretches))
+    array = (fcp_scan_rank * len(stretches))(
+        *(fcp_scan_rank(_address(decay) + b * sizes[0], _address(state) + b * sizes[1],
+                        _address(entering) + b * sizes[1]) for b in stretches))
     _call(of, "fcp_session_scan", layer, which, array)
     return entering
 

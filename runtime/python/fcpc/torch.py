@@ -22,6 +22,7 @@ import torch.distributed as dist
 from ._c import C, Owner, fcp_error
 from .bound import binding as _binding
 from .bound import bound as _bound
+from .bound import is_on as _is_on
 from .bound import numbers as _numbers
 from .bound import refuse_tangents, transformed
 from .errors import Error
@@ -398,10 +399,6 @@ class _Caching:
     def release(self, device: int, address: int) -> None:
         delete: Any = torch.cuda.caching_allocator_delete  # which has no types
         delete(address)
-
-
-def _is_on(x: Tensor, cuda: bool) -> bool:
-    return x.is_cuda if cuda else x.is_cpu
 
 
 def _current_device(device: torch.device) -> int:

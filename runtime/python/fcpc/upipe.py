@@ -23,11 +23,12 @@ import torch
 import torch.nn.functional as F
 
 from ._c import C, Owner, check, fcp_error, fcpc_phases
+from .bound import binding as _binding
 from .errors import Error
 from .plan import Plan
 from .program import Program
 from .session import BACKWARD, FORWARD, words
-from .torch import Attention, _binding, _type
+from .torch import Attention, _type
 
 if TYPE_CHECKING:
     from torch import Tensor
