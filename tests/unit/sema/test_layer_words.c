@@ -79,8 +79,8 @@ Test(layer_words, equal_elements_are_one_kind) {
     fcpc_program_free(p);
 }
 
-/* Of several masks the first has them. Sixty-four kinds are allowed beside sixty-four masks. */
-Test(layer_words, the_first_mask_has_them) {
+/* The program of each mask knows them. Sixty-four kinds are allowed beside sixty-four masks. */
+Test(layer_words, every_mask_has_them) {
     char source[8192] = "plan { layers = [", *at = source + strlen(source);
     for (int i = 1; i <= 64; i++) at += sprintf(at, "halo(before = %d), window(w = %d), ", i, i);
     strcpy(at - 2, "] }");
@@ -88,7 +88,7 @@ Test(layer_words, the_first_mask_has_them) {
     cr_expect_eq(p->layer_count, 64);
     cr_expect_eq(p->recurrent_count, 64);
     cr_expect_eq(p->recurrent[63].before, 64);
-    cr_expect_eq(p->layers[63].program->recurrent_count, 0);
+    cr_expect_eq(p->layers[63].program->recurrent_count, 64);
     cr_expect_str_eq(p->layers[63].program->mask_name, "window(w = 64)");
     fcpc_program_free(p);
 }

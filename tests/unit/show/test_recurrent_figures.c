@@ -37,7 +37,8 @@ static void expect_network(const recurrent_network *n, uint64_t messages, uint64
     cr_expect_eq(n->bound, rounds);
 }
 
-/* Rank 0 has tokens 0, 1, 6 and 7, and rank 1 has 2 to 5. */
+/* Rank 0 has tokens 0, 1, 6 and 7, and rank 1 has 2 to 5. In one round rank 0 sends the state of 0-1, and rank 1 the
+ * summary of 2-5 with its decays. */
 #define EIGHT(cluster, passes)                                                                                         \
     "model { heads = 2; head_dim = 16; value_dim = 8 }\n"                                                              \
     "cluster { " cluster " }\n"                                                                                        \
@@ -47,15 +48,16 @@ static void expect_network(const recurrent_network *n, uint64_t messages, uint64
 
 Test(recurrent_figures, eight_tokens) {
     fcp_plan *plan = plan_of(EIGHT("gpus = 2", "forward, backward"));
-    const uint64_t state = 3 * 16 * 8 * 4, rows = 2 * 10 * 2;
+    const uint64_t decay = 3 * 4, state = 3 * 16 * 8 * 4, rows = 2 * 10 * 2;
     char said[RECURRENT_SENTENCE];
     cr_assert_eq(plan->recurrent_count, 2);
     recurrent_figures f = recurrent_figures_of(plan, 0);
     cr_expect_eq(f.stretches, 3);
-    for (int pass = 0; pass < FCP_PASSES; pass++) expect_network(&f.pass[pass], 2, 2 * state, 0, state, 2);
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        expect_network(&f.pass[pass], 2, 2 * state + decay, 0, state + decay, 1);
     cr_expect_str_eq(recurrent_sentence(said, &f),
-                     "5 layers of 3 heads of 16 x 8, decay scalar, shape chain; 3 stretches; each layer forward and "
-                     "backward: 2 messages, 3.07 kB, 2 rounds (bound 2)");
+                     "5 layers of 3 heads of 16 x 8, decay scalar, shape tree; 3 stretches; each layer forward and "
+                     "backward: 2 messages, 3.08 kB, 1 round (bound 1)");
     f = recurrent_figures_of(plan, 1);
     for (int pass = 0; pass < FCP_PASSES; pass++) expect_network(&f.pass[pass], 2, 2 * rows, 0, rows, 1);
     cr_expect_str_eq(recurrent_sentence(said, &f),
@@ -66,14 +68,14 @@ Test(recurrent_figures, eight_tokens) {
 
 Test(recurrent_figures, between_nodes_and_forward_alone) {
     fcp_plan *plan = plan_of(EIGHT("nodes = 2", "forward"));
-    const uint64_t state = 3 * 16 * 8 * 4;
+    const uint64_t decay = 3 * 4, state = 3 * 16 * 8 * 4;
     char said[RECURRENT_SENTENCE];
     const recurrent_figures f = recurrent_figures_of(plan, 0);
-    expect_network(&f.pass[FCP_FORWARD], 2, 2 * state, 2 * state, state, 2);
+    expect_network(&f.pass[FCP_FORWARD], 2, 2 * state + decay, 2 * state + decay, state + decay, 1);
     expect_network(&f.pass[FCP_BACKWARD], 0, 0, 0, 0, 0);
     cr_expect_str_eq(recurrent_sentence(said, &f),
-                     "5 layers of 3 heads of 16 x 8, decay scalar, shape chain; 3 stretches; each layer forward: 2 "
-                     "messages, 3.07 kB (3.07 kB between nodes), 2 rounds (bound 2)");
+                     "5 layers of 3 heads of 16 x 8, decay scalar, shape tree; 3 stretches; each layer forward: 2 "
+                     "messages, 3.08 kB (3.08 kB between nodes), 1 round (bound 1)");
     fcp_plan_free(plan);
 }
 
