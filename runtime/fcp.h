@@ -93,8 +93,8 @@ typedef enum fcp_pass { FCP_FORWARD, FCP_BACKWARD, FCP_PASSES } fcp_pass;
  *   zigzag       every sequence, cut into 2 * ranks chunks: rank r has chunk r from the front and chunk r from the back
  * The last two may be made within groups of neighbouring ranks, each of which holds whole sequences. */
 typedef enum fcp_layout { FCP_LAYOUT_PLANNED, FCP_LAYOUT_CONTIGUOUS, FCP_LAYOUT_ZIGZAG, FCP_LAYOUTS } fcp_layout;
-/* Layers that mix tokens other than by attention, over the placement that attention has chosen; and the decay of a scan:
- * one number for each head, one for each row of its state, or a matrix of rows x rows. */
+/* Layers that mix tokens other than by attention, over the placement that attention has chosen; and the decay of a
+ * scan: one number for each head, one for each row of its state, or a matrix of rows x rows. */
 typedef enum fcp_layer_kind { FCP_HALO, FCP_SCAN, FCP_LAYER_KINDS } fcp_layer_kind;
 typedef enum fcp_decay { FCP_DECAY_SCALAR, FCP_DECAY_VECTOR, FCP_DECAY_MATRIX, FCP_DECAYS } fcp_decay;
 size_t fcp_dtype_size(fcp_dtype t);      /* bytes of a number: 4, 2, 2 */
@@ -156,24 +156,24 @@ fcp_code fcp_plan_homes(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYTE
  * bytes were cut for this rank from that plan. So the root must come from somebody who is trusted, and the file need
  * not.
  *
- * An extract is an fcp_plan. A session that runs this one rank ("mpi", "tcp", "nccl") takes it in place of the plan, and
- * computes the same bits; other ranks may have the whole plan. What is asked of an extract refers to the whole plan:
- * fcp_plan_digest, fcp_plan_homes, and the numbers and rows of sequences. It knows the layout of its own rank, and
- * says of other ranks that they hold nothing. It knows the sequences, and so the documents, of which its rank holds or
- * computes something: fcp_shape.documents counts those. Where the whole plan is needed, the error is FCP_E_EXTRACT.
+ * An extract is an fcp_plan. A session that runs this one rank ("mpi", "tcp", "nccl") takes it in place of the plan,
+ * and computes the same bits; other ranks may have the whole plan. What is asked of an extract refers to the whole
+ * plan: fcp_plan_digest, fcp_plan_homes, and the numbers and rows of sequences. It knows the layout of its own rank,
+ * and says of other ranks that they hold nothing. It knows the sequences, and so the documents, of which its rank holds
+ * or computes something: fcp_shape.documents counts those. Where the whole plan is needed, the error is FCP_E_EXTRACT.
  *
- * Cost: of saving, two cuts of all extracts, linear in their bytes; of fcp_extracts_cut, one cut of all, and one of those
- * that it gives; of loading, linear in the bytes of one extract. */
+ * Cost: of saving, two cuts of all extracts, linear in their bytes; of fcp_extracts_cut, one cut of all, and one of
+ * those that it gives; of loading, linear in the bytes of one extract. */
 
-/* Writes the extracts of all ranks, as fcp_plan_save writes a plan, and returns the root. `stop` may be NULL; once *stop
- * is not 0, it ends with FCP_E_INTERRUPTED. */
+/* Writes the extracts of all ranks, as fcp_plan_save writes a plan, and returns the root. `stop` may be NULL; once
+ * *stop is not 0, it ends with FCP_E_INTERRUPTED. */
 fcp_code fcp_extracts_save(const fcp_plan *plan, const char *path, const volatile int *stop,
                            uint8_t out_root[FCP_DIGEST_BYTES], fcp_error *err);
 /* Takes the extract of a rank: bytes for fcp_extract_load, which are valid during the call. False ends the cutting. */
 typedef bool (*fcp_take_extract)(void *context, uint32_t rank, const void *bytes, size_t size);
 /* Gives the extracts of `count` ranks from `first` on to `take`, in order, for whoever sends them to ranks without a
- * file, and returns the root of the extracts of all ranks. Errors: as fcp_extracts_save; FCP_E_ARGUMENT (the plan has no
- * such ranks); FCP_E_INTERRUPTED, also if `take` has returned false. */
+ * file, and returns the root of the extracts of all ranks. Errors: as fcp_extracts_save; FCP_E_ARGUMENT (the plan has
+ * no such ranks); FCP_E_INTERRUPTED, also if `take` has returned false. */
 fcp_code fcp_extracts_cut(const fcp_plan *plan, uint32_t first, uint32_t count, const volatile int *stop,
                           fcp_take_extract take, void *context, uint8_t out_root[FCP_DIGEST_BYTES], fcp_error *err);
 /* The root alone, by cutting them and writing nothing. If it is that of a file of extracts, they are of this plan. */
@@ -266,15 +266,15 @@ void fcp_plan_positions(const fcp_plan *plan, uint32_t rank, bool keys, int64_t 
 
 /* A stretch: neighbouring tokens of one document that lie one behind the other in a rank's tensors. */
 typedef struct fcp_stretch {
-    uint64_t document; /* its number, as fcp_plan_documents counts; in an extract, which has only some, its own number */
+    uint64_t document; /* its number, as fcp_plan_documents counts; an extract has numbers of its own */
     uint64_t start;    /* the row of its first token in the packed batch */
     uint64_t first;    /* and in the rank's tensors */
     uint64_t length;   /* tokens, at least 1 */
     uint32_t begins, ends; /* 1: its first token is the document's first; its last token is the document's last */
 } fcp_stretch;
-/* The stretches of a rank, in the order of its tensors: returns how many there are, and writes them to `out` unless that
- * is NULL. Together they are all tokens of the rank. They never change the order of the rank's tokens, so their lengths,
- * added up, are the cu_seqlens of a kernel that takes packed sequences. A plan of which
+/* The stretches of a rank, in the order of its tensors: returns how many there are, and writes them to `out` unless
+ * that is NULL. Together they are all tokens of the rank. They never change the order of the rank's tokens, so their
+ * lengths, added up, are the cu_seqlens of a kernel that takes packed sequences. A plan of which
  * some sequence has another number of queries than of keys has none. Where the caller holds keys elsewhere than queries
  * (some plans that divide heads), the tokens are where their queries are. */
 uint32_t fcp_plan_stretches(const fcp_plan *plan, uint32_t rank, fcp_stretch *out);
@@ -686,25 +686,26 @@ const char *fcp_session_warning(const fcp_session *session);
 
 /* --- layers that recur ------------------------------------------------------------------------------------------- */
 
-/* These calls do what layers beside attention need of other ranks, over the same placement. `layer` is the number of the
- * kind (fcp_plan_recurrent). All ranks of this process do their part, and where ranks are processes all of them make the
- * same call. Arrays have one entry for each rank of this process (fcp_session_ranks). S is how many stretches the rank
- * has (fcp_plan_stretches), T how many tokens. With "host" memory is the host's; with "cuda" it is of a device that the
- * session uses, or the host's. `stream` as in fcp_session_run_on; NULL: what was asked has been done when the call returns.
- * The layers are those of the selected plan (fcp_session_select), or if that has none those of the session's first plan.
- * Of plans with several masks the first has the layers.
+/* These calls do what layers beside attention need of other ranks, over the same placement. `layer` is the number of
+ * the kind (fcp_plan_recurrent). All ranks of this process do their part, and where ranks are processes all of them
+ * make the same call. Arrays have one entry for each rank of this process (fcp_session_ranks). S is how many stretches
+ * the rank has (fcp_plan_stretches), T how many tokens. With "host" memory is the host's; with "cuda" it is of a device
+ * that the session uses, or the host's. `stream` as in fcp_session_run_on; NULL: what was asked has been done when the
+ * call returns. The layers are those of the selected plan (fcp_session_select), or if that has none those of the
+ * session's first plan. Of plans with several masks the first has the layers.
  *
  * A call that is new to the session, by its layer, kind and sizes, is compared between processes first. If they make
  * different calls, all of them return FCP_E_ARGUMENT, and the session goes on.
  *
  * With "cuda" such a call comes behind the run or call before it, and the next one behind it, whatever their streams.
  * Tensors in host memory are copied to the device and back: then the call waits for what its stream has, and has ended
- * when it returns. A stream that is being captured is refused (FCP_E_ARGUMENT). Numbers begin at multiples of their size.
+ * when it returns. A stream that is being captured is refused (FCP_E_ARGUMENT). Numbers begin at multiples of their
+ * size.
  *
- * Two calls with the same inputs give the same bits, for any number of workers, and on devices those of the host. No result overlaps another tensor of
- * the call. Errors: FCP_E_ARGUMENT: there is no such layer, or it is of the other kind; FCP_E_PASS: the plan has no
- * backward pass; FCP_E_TENSOR: a tensor is missing, or in memory that the session does not reach; FCP_E_NO_MEMORY; and
- * FCP_E_RUN and FCP_E_INTERRUPTED as for runs. */
+ * Two calls with the same inputs give the same bits, for any number of workers, and on devices those of the host. No
+ * result overlaps another tensor of the call. Errors: FCP_E_ARGUMENT: there is no such layer, or it is of the other
+ * kind; FCP_E_PASS: the plan has no backward pass; FCP_E_TENSOR: a tensor is missing, or in memory that the session
+ * does not reach; FCP_E_NO_MEMORY; and FCP_E_RUN and FCP_E_INTERRUPTED as for runs. */
 
 /* The halo: the rows of the `before` tokens before each stretch and of the `after` tokens behind it.
  *     x      [T, row]                       row_bytes for each token, of any type
@@ -714,12 +715,12 @@ typedef struct fcp_halo_rank {
     const void *x;
     void *halo;
 } fcp_halo_rank;
-fcp_code fcp_session_halo(fcp_session *session, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks, void *stream,
-                          fcp_error *err);
+fcp_code fcp_session_halo(fcp_session *session, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks,
+                          void *stream, fcp_error *err);
 /* Its gradient: adds the gradients of halo rows to those of the tokens that they are of.
  *     d_halo [S, before + after, numbers]   of `dtype`; rows beyond the document are not read
- *     dx     [T, numbers]                   of `dtype`; read and written: what comes is added in float32, in an order that
- *                                           the plan fixes, and rounded after each addition */
+ *     dx     [T, numbers]                   of `dtype`; read and written: what comes is added in float32, in an order
+ *                                           that the plan fixes, and rounded after each addition */
 typedef struct fcp_halo_gradient_rank {
     const void *d_halo;
     void *dx;
@@ -728,16 +729,17 @@ fcp_code fcp_session_halo_gradient(fcp_session *session, uint32_t layer, fcp_dty
                                    const fcp_halo_gradient_rank *ranks, void *stream, fcp_error *err);
 
 /* The scan: gives the state that enters each stretch. A stretch turns the state h that enters it into A h + b:
- *     decay    [S, heads], [S, heads, rows] or [S, heads, rows, rows]   float32, by fcp_layer_shape.decay: A is a number,
- *                                                                       a diagonal, or a matrix
+ *     decay    [S, heads], [S, heads, rows] or [S, heads, rows, rows]   float32, by fcp_layer_shape.decay: A is a
+ *                                                                       number, a diagonal, or a matrix
  *     state    [S, heads, rows, columns]                                float32: b
  *     entering [S, heads, rows, columns]                                float32: the result; 0 where states begin
  * The first stretch of each document gets 0, and each further one what left the stretch before it (with `reverse`, the
  * stretch behind it).
  *
  * pass: FCP_FORWARD, or FCP_BACKWARD for the scan of its gradient, which runs the other way. Let G be the gradient of
- * `entering`. The backward scan with the transposed decays and with b = G gives, for each stretch, the gradient D of the
- * state that leaves it. Then the gradient of `state` is D, and that of A is D entering^T (its diagonal, or its trace). */
+ * `entering`. The backward scan with the transposed decays and with b = G gives, for each stretch, the gradient D of
+ * the state that leaves it. Then the gradient of `state` is D, and that of A is D entering^T (its diagonal, or its
+ * trace). */
 typedef struct fcp_scan_rank {
     const float *decay, *state;
     float *entering;

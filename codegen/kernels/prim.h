@@ -46,7 +46,7 @@ FK_PRIMITIVE(void, fk_store2, (fk_u64 to, float a, float b))
 FK_PRIMITIVE(void, fk_store4, (fk_u64 to, const float x[4])) /* to: a multiple of 16 */
 FK_PRIMITIVE(void, fk_store_bits, (fk_u64 to, fk_u32 x))
 FK_PRIMITIVE(void, fk_store_bits4, (fk_u64 to, const fk_u32 x[4])) /* to: a multiple of 16 */
-FK_PRIMITIVE(void, fk_store_byte, (fk_u64 to, fk_u32 x)) /* the low 8 bits of x */
+FK_PRIMITIVE(void, fk_store_byte, (fk_u64 to, fk_u32 x))           /* the low 8 bits of x */
 
 /* Writes to memory of the host, which sees the number while the kernel still runs. */
 FK_PRIMITIVE(void, fk_store_host_bits, (fk_u64 to, fk_u32 x))

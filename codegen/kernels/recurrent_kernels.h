@@ -47,7 +47,8 @@ FK_DEVICE fk_rows_piece fk_rows_piece_of(const fk_rows_launch *p, fk_u64 i) {
 FK_KERNEL(fk_rows_move, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_rows_launch launch) {
     const fk_rows_launch *p = &launch;
     const fk_u32 warps = FK_SUPPORT_THREADS / 32, lane = fk_thread() % 32;
-    for (fk_u64 i = (fk_u64)fk_cta() * warps + fk_thread() / 32; i < p->rows * p->pieces; i += (fk_u64)fk_ctas() * warps) {
+    for (fk_u64 i = (fk_u64)fk_cta() * warps + fk_thread() / 32; i < p->rows * p->pieces;
+         i += (fk_u64)fk_ctas() * warps) {
         const fk_rows_piece x = fk_rows_piece_of(p, i); // cost: step
         for (fk_u32 at = lane * p->width; at < x.bytes; at += 32 * p->width) {
             if (p->width == 16) {
@@ -77,7 +78,8 @@ FK_DEVICE fk_u32 fk_rows_sum(fk_u32 type, fk_u32 a, fk_u32 b) {
 FK_KERNEL(fk_rows_add, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_rows_launch launch) {
     const fk_rows_launch *p = &launch;
     const fk_u32 warps = FK_SUPPORT_THREADS / 32, lane = fk_thread() % 32;
-    for (fk_u64 i = (fk_u64)fk_cta() * warps + fk_thread() / 32; i < p->rows * p->pieces; i += (fk_u64)fk_ctas() * warps) {
+    for (fk_u64 i = (fk_u64)fk_cta() * warps + fk_thread() / 32; i < p->rows * p->pieces;
+         i += (fk_u64)fk_ctas() * warps) {
         const fk_rows_piece x = fk_rows_piece_of(p, i); // cost: step
         for (fk_u32 at = lane * p->width; at < x.bytes; at += 32 * p->width) {
             if (p->type == FK_ROWS_FP32 && p->width == 16) {
@@ -174,13 +176,12 @@ FK_DEVICE void fk_scan_tile(const fk_scan_product *x) {
     const fk_u32 row = fk_thread() / 16 * 4, column = fk_thread() % 16 * 4;
     float sum[4][4];
     FK_UNROLL
-    for (fk_u32 i = 0; i < 4; i++)
-        FK_UNROLL
-        for (fk_u32 j = 0; j < 4; j++) {
-            const fk_u32 r = x->row + row + i, c = x->column + column + j;
-            const int there = x->add && r < x->m && c < x->n;
-            sum[i][j] = there ? fk_load(x->add + ((fk_u64)r * x->n + c) * 4) : 0;
-        }
+    for (fk_u32 i = 0; i < 4; i++) FK_UNROLL
+    for (fk_u32 j = 0; j < 4; j++) {
+        const fk_u32 r = x->row + row + i, c = x->column + column + j;
+        const int there = x->add && r < x->m && c < x->n;
+        sum[i][j] = there ? fk_load(x->add + ((fk_u64)r * x->n + c) * 4) : 0;
+    }
     for (fk_u32 k = 0; k < x->m; k += FK_SCAN_DEPTH) {
         const fk_u32 depth = x->m - k < FK_SCAN_DEPTH ? x->m - k : FK_SCAN_DEPTH;
         fk_sync();
@@ -194,18 +195,16 @@ FK_DEVICE void fk_scan_tile(const fk_scan_product *x) {
             fk_load_shared2(b, right + (d * FK_SCAN_STRIDE + column) * 4);
             fk_load_shared2(b + 2, right + (d * FK_SCAN_STRIDE + column + 2) * 4);
             FK_UNROLL
-            for (fk_u32 i = 0; i < 4; i++)
-                FK_UNROLL
-                for (fk_u32 j = 0; j < 4; j++) sum[i][j] = fk_rounded_sum(sum[i][j], fk_rounded_product(a[i], b[j]));
+            for (fk_u32 i = 0; i < 4; i++) FK_UNROLL
+            for (fk_u32 j = 0; j < 4; j++) sum[i][j] = fk_rounded_sum(sum[i][j], fk_rounded_product(a[i], b[j]));
         }
     }
     FK_UNROLL
-    for (fk_u32 i = 0; i < 4; i++)
-        FK_UNROLL
-        for (fk_u32 j = 0; j < 4; j++) {
-            const fk_u32 r = x->row + row + i, c = x->column + column + j;
-            if (r < x->m && c < x->n) fk_store(x->to + ((fk_u64)r * x->n + c) * 4, sum[i][j]);
-        }
+    for (fk_u32 i = 0; i < 4; i++) FK_UNROLL
+    for (fk_u32 j = 0; j < 4; j++) {
+        const fk_u32 r = x->row + row + i, c = x->column + column + j;
+        if (r < x->m && c < x->n) fk_store(x->to + ((fk_u64)r * x->n + c) * 4, sum[i][j]);
+    }
 }
 
 /* to = then.A first + then.b for each head, where A is a matrix; and if the result is whole, to.A = then.A first.A. A CTA
@@ -219,7 +218,8 @@ FK_KERNEL(fk_scan_matrix, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_scan_launch lau
     for (fk_u64 i = fk_cta(); i < each * p->heads; i += fk_ctas()) {
         const fk_u64 head = i / each, within = i % each, of_decay = within >= (fk_u64)down * across;
         const fk_u64 decay = head * p->rows * p->rows * 4, state = head * p->rows * p->columns * 4;
-        const fk_u32 tile = (fk_u32)(of_decay ? within - (fk_u64)down * across : within), wide = of_decay ? down : across;
+        const fk_u32 tile = (fk_u32)(of_decay ? within - (fk_u64)down * across : within),
+                     wide = of_decay ? down : across;
         fk_scan_product x;
         x.to = of_decay ? p->to_decay + decay : p->to + state;
         x.left = p->then_decay + decay;

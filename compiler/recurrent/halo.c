@@ -1,11 +1,11 @@
 /* halo.c: which rows go where, so that every stretch has the rows before and behind it.
  *
- * Example: a document of 8 tokens, of which rank 0 has 0 to 3 and rank 1 has 4 to 7, with before = 3: rank 0 sends rows 1
- *          to 3 to rank 1, which puts them before its stretch. Rows before token 0 do not exist, and stay zeros.
+ * Example: a document of 8 tokens, of which rank 0 has 0 to 3 and rank 1 has 4 to 7, with before = 3: rank 0 sends rows
+ *          1 to 3 to rank 1, which puts them before its stretch. Rows before token 0 do not exist, and stay zeros.
  *
  * Requires: the stretches of documents that are cut.
- * Gives:    one message for each pair of ranks, with all rows that go from the one to the other. Messages do not depend on
- *           each other, so their rounds are an edge colouring for each fabric, with as few rounds as there can be
+ * Gives:    one message for each pair of ranks, with all rows that go from the one to the other. Messages do not depend
+ *           on each other, so their rounds are an edge colouring for each fabric, with as few rounds as there can be
  *           (Koenig; schedule/colour.h). Rows of the rank itself are copies.
  * Cost:     linear in the stretches, in the stretches that a halo reaches, and in the ranks.
  */

@@ -2,8 +2,8 @@
  *
  * Requires: a plan whose layout is known.
  * Gives:    RECURRENT, STEP_STREAMS, STEPS and HALO_ROWS.
- * Method:   only documents that are cut need anything. Their stretches are sorted by place in the batch; each layer then
- *           makes steps from the list, and the steps are sorted into one stream for each rank.
+ * Method:   only documents that are cut need anything. Their stretches are sorted by place in the batch; each layer
+ *           then makes steps from the list, and the steps are sorted into one stream for each rank.
  * Cost:     linear in the spans of all ranks and in the stretches of documents that are cut.
  */
 #include "compiler/recurrent/recurrent_make.h"
@@ -25,12 +25,13 @@ bool recurrent_add(recurrent_batch *b, step_list *list, uint32_t rank, uint32_t 
     return true;
 }
 
-/* Puts the list in the order of the batch. A row is below 2^40 (a batch has no more tokens), so row and place in the list
- * fit into 64 bits. */
+/* Puts the list in the order of the batch. A row is below 2^40 (a batch has no more tokens), so row and place in the
+ * list fit into 64 bits. */
 static fcp_code sort_stretches(recurrent_batch *b) {
     enum { PLACE_BITS = 24 };
     if (b->cut_count >> PLACE_BITS) return FCP_E_PLAN_SIZE;
-    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, b->cut_count), *more = ARENA_NEW(b->scratch, uint64_t, b->cut_count);
+    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, b->cut_count),
+             *more = ARENA_NEW(b->scratch, uint64_t, b->cut_count);
     cut_stretch *sorted = ARENA_NEW(b->scratch, cut_stretch, b->cut_count);
     if (!keys || !more || !sorted) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < b->cut_count; i++) keys[i] = b->cut[i].at.start << PLACE_BITS | i;
@@ -40,8 +41,8 @@ static fcp_code sort_stretches(recurrent_batch *b) {
     return FCP_OK;
 }
 
-/* Lists the stretches of documents that are cut. Ranks hold runs of the batch in order, so most of the list is sorted as it
- * is made. */
+/* Lists the stretches of documents that are cut. Ranks hold runs of the batch in order, so most of the list is sorted
+ * as it is made. */
 static fcp_code list_stretches(recurrent_batch *b) {
     size_t room = 0;
     fcp_stretch *own = NULL;
@@ -69,8 +70,8 @@ static fcp_code list_stretches(recurrent_batch *b) {
     return sorted ? FCP_OK : sort_stretches(b);
 }
 
-/* Sorts the steps of one network into the streams of ranks: by rank, and of a rank by when they are done; steps of one time
- * stay in the order in which they were made. */
+/* Sorts the steps of one network into the streams of ranks: by rank, and of a rank by when they are done; steps of one
+ * time stay in the order in which they were made. */
 static fcp_code write_network(recurrent_batch *b, const step_list *list, fcp_step_stream *streams, arena *memory,
                               recurrent_tables *out, size_t *room) {
     uint32_t *start, *item, last = 0;

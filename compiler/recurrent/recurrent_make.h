@@ -1,5 +1,5 @@
-/* recurrent_make.h: what layers beside attention need of other ranks, over the placement that attention has chosen: rows for
- * halos, and networks of messages for scans. recurrent.h in runtime/plan has the tables and the words. */
+/* recurrent_make.h: what layers beside attention need of other ranks, over the placement that attention has chosen:
+ * rows for halos, and networks of messages for scans. recurrent.h in runtime/plan has the tables and the words. */
 #ifndef FCPC_RECURRENT_MAKE_H
 #define FCPC_RECURRENT_MAKE_H
 #include "compiler/base/arena.h"
@@ -21,10 +21,10 @@ typedef struct recurrent_tables {
     fcp_halo_rows *halo_rows;
     uint64_t recurrent_count, step_streams_count, steps_count, halo_rows_count;
 } recurrent_tables;
-/* Makes them for an indexed plan whose sequences have as many queries as keys. `layers`: what a program states of them; scans with
- * `parts` that are not 0 keep them, and then also a `shape` that is not FCP_SCAN_NONE; else both are chosen. memory: for the tables;
- * scratch: may be reset afterwards. Cost: linear in the stretches of documents that are cut, the messages and the ranks, but
- * for sorts. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED, FCP_E_PLAN_SIZE. */
+/* Makes them for an indexed plan whose sequences have as many queries as keys. `layers`: what a program states of them;
+ * scans with `parts` that are not 0 keep them, and then also a `shape` that is not FCP_SCAN_NONE; else both are chosen.
+ * memory: for the tables; scratch: may be reset afterwards. Cost: linear in the stretches of documents that are cut,
+ * the messages and the ranks, but for sorts. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED, FCP_E_PLAN_SIZE. */
 fcp_code recurrent_make(const fcp_plan *plan, const fcp_recurrent *layers, uint32_t count, arena *memory,
                         arena *scratch, const volatile int *stop, recurrent_tables *out);
 
@@ -36,8 +36,8 @@ typedef struct cut_stretch {
     uint32_t rank, number; /* its number among its rank's */
 } cut_stretch;
 
-/* A way to scan (scan_shapes.h): FCP_SCAN_MIXED, or one shape for all documents for which it makes sense; and the number of
- * parts. */
+/* A way to scan (scan_shapes.h): FCP_SCAN_MIXED, or one shape for all documents for which it makes sense; and the
+ * number of parts. */
 typedef struct scan_way {
     fcp_scan_shape shape;
     uint32_t parts;

@@ -1,15 +1,15 @@
 /* scan.c: which summaries are combined, and where: a parallel prefix over the stretches of each document.
  *
- * Example: a document with stretches at ranks 0, 1 and 0 again. Rank 0 sends b of its first stretch to rank 1, where it is
- *          the state that enters. Rank 1 makes A h + b of it with its own summary and sends that to rank 0.
+ * Example: a document with stretches at ranks 0, 1 and 0 again. Rank 0 sends b of its first stretch to rank 1, where it
+ *          is the state that enters. Rank 1 makes A h + b of it with its own summary and sends that to rank 0.
  *
  * Requires: the stretches of documents that are cut, in order.
  * Gives:    operations for every document, by one of the shapes of fcp_scan_shape; and with them the steps of ranks.
  * Method:   neighbours of a document at one rank are a *stop*: what goes from one to the next there needs no message.
  *           Shapes are networks over stops:
  *             chain   each stop hands the state that leaves it to the next. The fewest bytes, and as many messages in a
- *                     row as there are stops. If the heads travel in `parts`, a stop hands on one part while it waits for
- *                     the next, as in a pipeline.
+ *                     row as there are stops. If the heads travel in `parts`, a stop hands on one part while it waits
+ *                     for the next, as in a pipeline.
  *             tree    Blelloch's scan: products go up a binary tree, states come down it. About twice the bytes, and
  *                     2 log2 as many messages in a row.
  *             nodes   the same, and the tree is divided between nodes before it is divided inside them, so that fewer
@@ -98,8 +98,8 @@ static void make_chain(builder *x) {
     }
 }
 
-/* Every stop gets the products that it needs from where they are: the state that leaves stop 0, and the summaries of the
- * stops behind it. */
+/* Every stop gets the products that it needs from where they are: the state that leaves stop 0, and the summaries of
+ * the stops behind it. */
 static void make_gather(builder *x) {
     const uint32_t stops = x->d->stop_count;
     const uint32_t first = leave(x, 0, enter(x, 0, NOTHING));
@@ -122,8 +122,8 @@ typedef struct tree {
     struct tree *below[2];
 } tree;
 
-/* Makes the products of a tree, from the bottom up. `wanted`: somebody needs the product of all of it, which *out becomes;
- * it is a state if the tree begins the document, and else whole. */
+/* Makes the products of a tree, from the bottom up. `wanted`: somebody needs the product of all of it, which *out
+ * becomes; it is a state if the tree begins the document, and else whole. */
 static tree *go_up(builder *x, uint32_t low, uint32_t high, bool nodes, bool wanted, uint32_t *out) {
     tree *t = ARENA_ZNEW(x->b->scratch, tree, 1);
     if (!t) {
@@ -149,8 +149,8 @@ static tree *go_up(builder *x, uint32_t low, uint32_t high, bool nodes, bool wan
     return t;
 }
 
-/* Brings states down a tree. `state`: what enters it, at the rank of its last stop; NOTHING at the beginning. Of a single
- * stop it is in its register. */
+/* Brings states down a tree. `state`: what enters it, at the rank of its last stop; NOTHING at the beginning. Of a
+ * single stop it is in its register. */
 static void go_down(builder *x, const tree *t, uint32_t state) {
     if (x->failed) return;
     if (t->high - t->low == 1) {
@@ -202,8 +202,8 @@ static fcp_code make_way(recurrent_batch *b, const fcp_recurrent *layer, scan_do
     return recurrent_rounds(b, &ops, out);
 }
 
-/* Makes the first few ways, and keeps the one with the least predicted time. Estimates know nothing of documents that wait
- * for each other's messages, so the first is not always the fastest. Ways that together have more than half of the
+/* Makes the first few ways, and keeps the one with the least predicted time. Estimates know nothing of documents that
+ * wait for each other's messages, so the first is not always the fastest. Ways that together have more than half of the
  * steps of the first are left out, unless these are few: choosing must not cost more than the rest of planning. */
 static fcp_code choose_way(recurrent_batch *b, const fcp_recurrent *layer, scan_documents *list, scan_way *chosen,
                            step_list *out) {
@@ -236,7 +236,8 @@ fcp_code recurrent_scan(recurrent_batch *b, fcp_recurrent *layer, fcp_pass pass,
     scan_documents documents;
     fcp_code code = scan_list(b, fcp_scan_descends(layer, pass), &documents);
     if (code) return code;
-    scan_way way = {b->asked->shape == FCP_SCAN_NONE ? FCP_SCAN_MIXED : (fcp_scan_shape)b->asked->shape, b->asked->parts};
+    scan_way way = {b->asked->shape == FCP_SCAN_NONE ? FCP_SCAN_MIXED : (fcp_scan_shape)b->asked->shape,
+                    b->asked->parts};
     if (!way.parts && pass == FCP_BACKWARD && b->plan->problem->passes & 1u << FCP_FORWARD) way = b->way;
     if (way.parts) code = make_way(b, layer, &documents, way, out);
     else code = choose_way(b, layer, &documents, &way, out);

@@ -2,10 +2,10 @@
  *
  * Requires: operations, each behind those whose results it uses.
  * Gives:    the steps of every rank. In a round no rank sends twice or receives twice on a fabric.
- * Method:   list scheduling. Operations are taken by depth, which is how many messages must come before; among those of one
- *           depth, the one with the longest chain of messages behind it first. A message gets the first round, from when its
- *           value is there, in which both of its ports are free. Then intermediate results get registers as intervals get
- *           colours: in order of time, each the lowest register that is free.
+ * Method:   list scheduling. Operations are taken by depth, which is how many messages must come before; among those of
+ *           one depth, the one with the longest chain of messages behind it first. A message gets the first round, from
+ *           when its value is there, in which both of its ports are free. Then intermediate results get registers as
+ *           intervals get colours: in order of time, each the lowest register that is free.
  * Cost:     linear in operations and ranks, but for looking for free rounds, 64 at a time.
  */
 #include <string.h>

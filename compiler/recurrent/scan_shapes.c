@@ -4,17 +4,17 @@
  * Gives:    ways to scan: a shape for each document, and in how many parts heads travel. Those that are expected to be
  *           fastest come first.
  * Method:   each shape is priced for each document, by messages in a row and what a message takes (the profile of the
- *           cluster's GPU, simulate/recurrent_walk.h). The whole takes as long as its slowest document or its busiest port.
- *           All documents may have one shape; or only those whose chain would be slower than the whole have another one,
- *           because a chain moves least. This is done for 1, 2, 4, ... parts of the heads.
+ *           cluster's GPU, simulate/recurrent_walk.h). The whole takes as long as its slowest document or its busiest
+ *           port. All documents may have one shape; or only those whose chain would be slower than the whole have
+ *           another one, because a chain moves least. This is done for 1, 2, 4, ... parts of the heads.
  * Cost:     linear in stretches, for each number of parts.
  */
 #include "compiler/recurrent/scan_shapes.h"
 
 #include <string.h>
 
-/* gather: a document of more stops moves more bytes by it than it can save. STEPS_WANTED: heads are not cut further if that
- * makes more messages than this, so that plans of very many ranks stay small. */
+/* gather: a document of more stops moves more bytes by it than it can save. STEPS_WANTED: heads are not cut further if
+ * that makes more messages than this, so that plans of very many ranks stay small. */
 enum { GATHER_MOST = 4, STEPS_WANTED = 1 << 20 };
 
 static fcp_fabric edge(const recurrent_batch *b, const scan_document *d, uint32_t stop) {
@@ -62,7 +62,10 @@ fcp_code scan_list(recurrent_batch *b, bool descends, scan_documents *out) {
     clear_ports(b);
     for (uint32_t i = 0, end; i < b->cut_count; i = end) {
         for (end = i + 1; end < b->cut_count && recurrent_follows(&b->cut[i], &b->cut[end]); end++) {}
-        scan_document d = {.first = &b->cut[i], .count = end - i, .descends = descends, .stops = stops,
+        scan_document d = {.first = &b->cut[i],
+                           .count = end - i,
+                           .descends = descends,
+                           .stops = stops,
                            .shape = FCP_SCAN_CHAIN};
         find_stops(b, &d);
         add_edges(b, &d, one, most);
@@ -136,7 +139,8 @@ static fcp_scan_shape fastest(const document_price *x) {
     return best;
 }
 
-/* What the busiest port carries. By a chain, the state of each stop; by other shapes, about that and a summary as well. */
+/* What the busiest port carries. By a chain, the state of each stop; by other shapes, about that and a summary as well.
+ * */
 static uint64_t busiest_port(recurrent_batch *b, const scan_documents *list, const part_price *x, scan_way way) {
     uint64_t chain[FCP_FABRICS], other[FCP_FABRICS], most[FCP_FABRICS] = {0, 0};
     bool alike = true;
@@ -156,9 +160,9 @@ static uint64_t busiest_port(recurrent_batch *b, const scan_documents *list, con
     return most[0] > most[1] ? most[0] : most[1];
 }
 
-/* Gives documents shapes, and returns the time that this is expected to take. With FCP_SCAN_MIXED a document whose chain is
- * no longer than the whole must take anyway, because of another document or of a busy port, has a chain; others have what is
- * fastest for them. */
+/* Gives documents shapes, and returns the time that this is expected to take. With FCP_SCAN_MIXED a document whose
+ * chain is no longer than the whole must take anyway, because of another document or of a busy port, has a chain;
+ * others have what is fastest for them. */
 static uint64_t shape_all(recurrent_batch *b, const fcp_recurrent *layer, scan_documents *list, scan_way way) {
     const part_price x = price_part(b->links, layer, way.parts);
     const bool mixed = way.shape == FCP_SCAN_MIXED;
@@ -173,7 +177,8 @@ static uint64_t shape_all(recurrent_batch *b, const fcp_recurrent *layer, scan_d
     for (uint32_t i = 0; i < list->count; i++) {
         const document_price of = price_document(&list->at[i], &x, way.parts);
         if (mixed && of.of[FCP_SCAN_CHAIN] > least) list->at[i].shape = fastest(&of);
-        if (of.of[list->at[i].shape] == UINT64_MAX) list->at[i].shape = FCP_SCAN_CHAIN; /* too long for it, or on one node */
+        if (of.of[list->at[i].shape] == UINT64_MAX)
+            list->at[i].shape = FCP_SCAN_CHAIN; /* too long for it, or on one node */
         if (of.of[list->at[i].shape] > all) all = of.of[list->at[i].shape];
     }
     const uint64_t port = busiest_port(b, list, &x, way);

@@ -1,9 +1,9 @@
 /* recurrent_walk.c: the time of halos and scans, step by step.
  *
- * As for attention (round_walk.c) no event queue is needed: ranks do their rounds in order, so the times of a round follow
- * from those of the rounds before it. A message begins when both ranks have come to its round, and takes the fabric's
- * latency and its bytes at the rate of its wire. A combination, a copy, and packing or unpacking rows of a halo take a small
- * launch and their bytes over the memory's bandwidth.
+ * As for attention (round_walk.c) no event queue is needed: ranks do their rounds in order, so the times of a round
+ * follow from those of the rounds before it. A message begins when both ranks have come to its round, and takes the
+ * fabric's latency and its bytes at the rate of its wire. A combination, a copy, and packing or unpacking rows of a
+ * halo take a small launch and their bytes over the memory's bandwidth.
  *
  * Requires: a verified plan.
  * Assumed:  all ranks begin at once. Messages between nodes do not share an uplink, and leave no rail.

@@ -35,8 +35,11 @@ _Static_assert(sizeof(fcp_array) == 104 && sizeof(fcp_slices) == 16, "format");
 #define FCP_MAGIC "\x89" "FCP\r\n\x1a\n"
 enum { FCP_FILE_ALIGN = 64 };
 /* Feature bits. HEADS: there are classes of heads. RECURRENT: there are layers that recur. */
-enum { FCP_FEATURE_HEADS = 1, FCP_FEATURE_RECURRENT = 2,
-       FCP_KNOWN_FEATURES = FCP_FEATURE_HEADS | FCP_FEATURE_RECURRENT };
+enum {
+    FCP_FEATURE_HEADS = 1,
+    FCP_FEATURE_RECURRENT = 2,
+    FCP_KNOWN_FEATURES = FCP_FEATURE_HEADS | FCP_FEATURE_RECURRENT
+};
 
 typedef struct file_header {
     uint8_t magic[8];
@@ -86,7 +89,8 @@ static inline uint64_t fcp_file_features(const uint64_t lengths[FCP_SECTION_COUN
     return (lengths[FCP_SECTION_HEAD_CLASSES] ? FCP_FEATURE_HEADS : 0) |
            (lengths[FCP_SECTION_RECURRENT] ? FCP_FEATURE_RECURRENT : 0);
 }
-_Static_assert((int)FCP_SECTION_HEAD_CLASSES + 5 == (int)FCP_SECTION_COUNT, "the sections that may be missing are last");
+_Static_assert((int)FCP_SECTION_HEAD_CLASSES + 5 == (int)FCP_SECTION_COUNT,
+               "the sections that may be missing are last");
 
 extern const uint32_t fcp_record_sizes[FCP_SECTION_COUNT];
 extern const char *const fcp_section_names[FCP_SECTION_COUNT];

@@ -23,29 +23,29 @@ typedef struct fcp_halo_rows fcp_halo_rows;
 
 /* Sections in file order: name, record type, member of fcp_plan. */
 #define FCP_SECTIONS(X)                                                                                                \
-    X(SOURCE, char, source)            /* canonical source, no NUL */                                                  \
+    X(SOURCE, char, source) /* canonical source, no NUL */                                                             \
     X(PROBLEM, fcp_problem, problem)                                                                                   \
     X(CLUSTER, fcp_cluster, cluster)                                                                                   \
     X(SUMMARY, fcp_summary, summary)                                                                                   \
     X(SEQUENCES, fcp_sequence, sequences)                                                                              \
     X(PIECES, fcp_piece, pieces)                                                                                       \
-    X(DEALS, fcp_deal, deals)          /* of contiguous and zigzag; empty: planned */                                  \
-    X(HEADS, fcp_heads, heads)         /* ranges of heads */                                                           \
+    X(DEALS, fcp_deal, deals)  /* of contiguous and zigzag; empty: planned */                                          \
+    X(HEADS, fcp_heads, heads) /* ranges of heads */                                                                   \
     X(BLOCKS, fcp_block, blocks)                                                                                       \
     X(TILES, fcp_tile, tiles)                                                                                          \
     X(PARTS, fcp_part, parts)                                                                                          \
     X(SHAPES, fcp_shape_rec, shapes)                                                                                   \
     X(RUNS, fcp_run, runs)                                                                                             \
     X(VISITS, fcp_visit, visits)                                                                                       \
-    X(ROUNDS, fcp_round, rounds)       /* of the forward pass, then of the backward pass */                            \
+    X(ROUNDS, fcp_round, rounds)            /* of the forward pass, then of the backward pass */                       \
     X(ROUND_STARTS, uint32_t, round_starts) /* FCP_PASSES + 1 offsets into rounds */                                   \
-    X(STREAMS, fcp_stream, streams)    /* [(pass * ranks + rank) * FCP_QUEUES + queue] */                              \
+    X(STREAMS, fcp_stream, streams)         /* [(pass * ranks + rank) * FCP_QUEUES + queue] */                         \
     X(INSTRS, fcp_instr, instrs)                                                                                       \
     X(TRANSFERS, fcp_transfer, transfers)                                                                              \
     X(MASK, mc_node, mask)                                                                                             \
-    X(SCORE, mc_node, score)           /* empty: the score is s */                                                     \
-    X(SLOPE, mc_node, slope)           /* its derivative by s; follows from it: mc_slope in codegen/mask/code.h */     \
-    X(SINK, double, sink)              /* per query head: a logit in the denominator; empty: none */                   \
+    X(SCORE, mc_node, score) /* empty: the score is s */                                                               \
+    X(SLOPE, mc_node, slope) /* its derivative by s; follows from it: mc_slope in codegen/mask/code.h */               \
+    X(SINK, double, sink)    /* per query head: a logit in the denominator; empty: none */                             \
     X(NAMES, char, names)                                                                                              \
     X(ARRAYS, fcp_array, arrays)                                                                                       \
     X(DATA, uint8_t, data)                                                                                             \

@@ -14,38 +14,40 @@
 
 /* How summaries travel. Shown to people; what is done is in the steps. */
 #define FCP_SCAN_SHAPE_LIST(X)                                                                                         \
-    X(FCP_SCAN_NONE, "none")       /* nothing travels: no document has stretches at two ranks; and halos */            \
-    X(FCP_SCAN_CHAIN, "chain")     /* each stretch hands its state to the next */                                      \
-    X(FCP_SCAN_TREE, "tree")       /* summaries are combined up a tree, and states come down (Blelloch) */             \
-    X(FCP_SCAN_NODES, "nodes")     /* the same within nodes and then between them */                                   \
-    X(FCP_SCAN_GATHER, "gather")   /* every stretch gets the summaries of all before it */                             \
-    X(FCP_SCAN_MIXED, "mixed")     /* documents differ */
+    X(FCP_SCAN_NONE, "none")     /* nothing travels: no document has stretches at two ranks; and halos */              \
+    X(FCP_SCAN_CHAIN, "chain")   /* each stretch hands its state to the next */                                        \
+    X(FCP_SCAN_TREE, "tree")     /* summaries are combined up a tree, and states come down (Blelloch) */               \
+    X(FCP_SCAN_NODES, "nodes")   /* the same within nodes and then between them */                                     \
+    X(FCP_SCAN_GATHER, "gather") /* every stretch gets the summaries of all before it */                               \
+    X(FCP_SCAN_MIXED, "mixed")   /* documents differ */
 typedef enum fcp_scan_shape { FCP_SCAN_SHAPE_LIST(FCP_ID) FCP_SCAN_SHAPES } fcp_scan_shape;
 
 /* Section RECURRENT: one record for each kind of such layers, in the order of the program. */
 typedef struct fcp_recurrent {
-    uint32_t kind;                /* fcp_layer_kind: FCP_HALO or FCP_SCAN */
-    uint32_t times;               /* how many layers of the model are so; at least 1 */
-    uint32_t before, after;       /* halo: rows that a token reads; not both 0. scan: 0 */
-    uint32_t channels;            /* halo: numbers of a row, by which it is priced. scan: 0 */
+    uint32_t kind;                 /* fcp_layer_kind: FCP_HALO or FCP_SCAN */
+    uint32_t times;                /* how many layers of the model are so; at least 1 */
+    uint32_t before, after;        /* halo: rows that a token reads; not both 0. scan: 0 */
+    uint32_t channels;             /* halo: numbers of a row, by which it is priced. scan: 0 */
     uint32_t heads, rows, columns; /* scan: the state of a head is rows x columns float32. halo: 0 */
-    uint32_t decay;               /* scan: fcp_decay. halo: 0 */
-    uint32_t reverse;             /* scan: 1: in the forward pass states run from the end of a document to its beginning */
-    uint32_t parts;               /* scan: heads travel in so many equal parts, which divide `heads`. halo: 1 */
-    uint32_t shape;               /* fcp_scan_shape */
-    uint32_t rounds[FCP_PASSES];  /* of the network of each pass; halo: the gradient goes the same ways back, so the second
+    uint32_t decay;                /* scan: fcp_decay. halo: 0 */
+    uint32_t reverse; /* scan: 1: in the forward pass states run from the end of a document to its beginning */
+    uint32_t parts;   /* scan: heads travel in so many equal parts, which divide `heads`. halo: 1 */
+    uint32_t shape;   /* fcp_scan_shape */
+    uint32_t
+        rounds[FCP_PASSES]; /* of the network of each pass; halo: the gradient goes the same ways back, so the second
                                    * is 0. 0 also for a pass that the plan does not have */
-    uint32_t bound[FCP_PASSES];   /* no network of the same messages has fewer rounds: the most that a rank sends, or
-                                   * receives, over a fabric; or the longest chain of messages that wait for each other */
+    uint32_t bound[FCP_PASSES]; /* no network of the same messages has fewer rounds: the most that a rank sends, or
+                                   * receives, over a fabric; or the longest chain of messages that wait for each other
+                                   * */
 } fcp_recurrent;
 _Static_assert(sizeof(fcp_recurrent) == 64, "format");
 
-/* Section STEP_STREAMS: [(layer * FCP_PASSES + pass) * ranks + rank]; in an extract [layer * FCP_PASSES + pass]. The steps
- * of a rank in a network, in the order in which it does them. Streams lie one behind the other, without gaps. */
+/* Section STEP_STREAMS: [(layer * FCP_PASSES + pass) * ranks + rank]; in an extract [layer * FCP_PASSES + pass]. The
+ * steps of a rank in a network, in the order in which it does them. Streams lie one behind the other, without gaps. */
 typedef struct fcp_step_stream {
-    uint64_t first;        /* into steps */
+    uint64_t first; /* into steps */
     uint32_t count;
-    uint32_t temporaries;  /* registers of the rank beyond those of its stretches */
+    uint32_t temporaries; /* registers of the rank beyond those of its stretches */
 } fcp_step_stream;
 _Static_assert(sizeof(fcp_step_stream) == 16, "format");
 
@@ -55,14 +57,14 @@ _Static_assert(sizeof(fcp_step_stream) == 16, "format");
  *   2 S ..            temporaries. A temporary holds one part of the heads; others hold all parts
  *
  * What a register part holds is the product of the summaries of neighbouring stretches of one document, in the order in
- * which states run. If that begins with the document's first stretch in that order, b alone is a state (the state before
- * it is 0), and A is not needed.
+ * which states run. If that begins with the document's first stretch in that order, b alone is a state (the state
+ * before it is 0), and A is not needed.
  *
  *   SEND     register a to `peer` in round `round`; whole: A and b, else b alone, which must be a state.
  *            halo: rows [a, a + b) of halo_rows, end to end
  *   RECV     the same into register `out`; halo: into rows [a, a + b) of halo_rows
- *   COMBINE  out = what a does, then what b does. b is whole. whole: a is whole, too, and so is out; else out is a state
- *            out.b = b.A a.b + b.b, and if whole out.A = b.A a.A
+ *   COMBINE  out = what a does, then what b does. b is whole. whole: a is whole, too, and so is out; else out is a
+ *            state out.b = b.A a.b + b.b, and if whole out.A = b.A a.A
  *   COPY     scan: the b of register a, which must be a state, to register `out`
  *            halo: rows halo_rows[a] of the rank's tensors to the halo rows halo_rows[b]
  */
@@ -72,21 +74,21 @@ typedef enum fcp_step_op { FCP_STEP_LIST(FCP_ID) FCP_STEP_OPS } fcp_step_op;
 
 /* Section STEPS. Operands that a step does not use are 0. Sends and receives of a rank are in order of round; those of
  * one round follow each other, with no other step between them, and are launched together. All ranks do their rounds in
- * order. In a round a rank sends at most once and receives at most once over each fabric, and receives into nothing that
- * it sends. */
+ * order. In a round a rank sends at most once and receives at most once over each fabric, and receives into nothing
+ * that it sends. */
 typedef struct fcp_step {
     uint8_t op, fabric; /* fcp_step_op, fcp_fabric */
     uint8_t whole;      /* scan: 1: A and b */
     uint8_t pad;
-    uint32_t part;      /* scan: which of the `parts` */
+    uint32_t part; /* scan: which of the `parts` */
     uint32_t round, peer;
     uint32_t a, b, out;
 } fcp_step;
 _Static_assert(sizeof(fcp_step) == 28, "format");
 
-/* Section HALO_ROWS: `count` rows from `first` on. Of SEND and COPY's a: rows of the rank's tensors. Of RECV and COPY's b:
- * rows of its halo, which has before + after rows for each stretch: those before it, in the order of the tokens, then
- * those behind it. Rows of the halo that lie beyond the document are written by no step, and are zeros. */
+/* Section HALO_ROWS: `count` rows from `first` on. Of SEND and COPY's a: rows of the rank's tensors. Of RECV and COPY's
+ * b: rows of its halo, which has before + after rows for each stretch: those before it, in the order of the tokens,
+ * then those behind it. Rows of the halo that lie beyond the document are written by no step, and are zeros. */
 typedef struct fcp_halo_rows {
     uint64_t first;
     uint32_t count, pad;

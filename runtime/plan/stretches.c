@@ -1,7 +1,8 @@
 /* stretches.c: a rank's tokens as layers that recur see them, and which such layers a plan has.
  *
  * Requires: an indexed plan.
- * Gives:    the rank's layout of queries, cut where documents end, and joined where the next span goes on where the last one ended.
+ * Gives:    the rank's layout of queries, cut where documents end, and joined where the next span goes on where the
+ *           last one ended.
  * Cost:     linear in the rank's spans and documents, and a search in the documents for each span.
  */
 #include "runtime/plan/stretches.h"

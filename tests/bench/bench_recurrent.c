@@ -1,7 +1,7 @@
 /* bench_recurrent.c: what one placement for attention and for layers that recur is worth.
  *
- * Gives: for each list a row for each of three ways to run a model of one attention layer to three scans (gated delta nets
- *     with a convolution of four tokens):
+ * Gives: for each list a row for each of three ways to run a model of one attention layer to three scans (gated delta
+ *     nets with a convolution of four tokens):
  *       one placement      fcpc's: homes that attention has chosen, rows and states that travel between stretches
  *       reshuffled         attention on the same plan; before the scans every token goes to its place in a contiguous
  *                          layout, and behind them back
@@ -9,10 +9,11 @@
  *     and the part of planning's instructions that the tables of halos and scans take.
  * Cost: seconds, and minutes where valgrind must count instructions.
  *
- * The figure is the predicted time of the four layers, forward and backward, without what ranks compute by themselves in the
- * scans, which is the same for every way. The note has the bytes that the scans add, forward: halos and states, or tokens
- * and states. A token has a row of `hidden` numbers in bf16. Moving tokens is priced at the busiest port, with a latency for
- * each rank that it talks to, which no real exchange undercuts. On the contiguous layout scans are planned by us as well.
+ * The figure is the predicted time of the four layers, forward and backward, without what ranks compute by themselves
+ * in the scans, which is the same for every way. The note has the bytes that the scans add, forward: halos and states,
+ * or tokens and states. A token has a row of `hidden` numbers in bf16. Moving tokens is priced at the busiest port,
+ * with a latency for each rank that it talks to, which no real exchange undercuts. On the contiguous layout scans are
+ * planned by us as well.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,8 @@
 
 enum { HIDDEN = 4096 };
 
-/* --- the contiguous way: blocks where the caller holds them, every tile at the home of its queries ------------------ */
+/* --- the contiguous way: blocks where the caller holds them, every tile at the home of its queries ------------------
+ * */
 
 static fcp_code cut_held(planning *x) { return problem_cut_held(x, &x->block_home); }
 static fcp_code stay(planning *x, const place_input *in, uint32_t *home) {
@@ -40,7 +42,8 @@ static fcp_code stay(planning *x, const place_input *in, uint32_t *home) {
 }
 static const strategy held = {.by_block = true, .in_place = true, .cut = cut_held, .place = stay};
 
-/* --- predictions ---------------------------------------------------------------------------------------------------- */
+/* --- predictions ----------------------------------------------------------------------------------------------------
+ * */
 
 typedef struct way {
     double seconds; /* of the four layers, both passes */
@@ -125,7 +128,8 @@ static way reshuffle(const fcp_plan *plan) {
     return w;
 }
 
-/* --- rows ------------------------------------------------------------------------------------------------------------- */
+/* --- rows
+ * ------------------------------------------------------------------------------------------------------------- */
 
 static void source_of(char out[1024], uint32_t ranks, const char *recurrent, const char *plan) {
     snprintf(out, 1024,
@@ -142,7 +146,8 @@ static void print_row(const char *list, const char *name, const way *w, const wa
     char text[200], note[300];
     snprintf(text, sizeof text, "recurrent, %s: %s", list, name);
     snprintf(note, sizeof note, "%.2f GB beside attention, forward%s", 1e-9 * w->bytes, more);
-    if (w->ran) bench_row(text, 1e3 * w->seconds, "ms", best ? "the fastest" : "", !best || w->seconds <= best->seconds, note);
+    if (w->ran)
+        bench_row(text, 1e3 * w->seconds, "ms", best ? "the fastest" : "", !best || w->seconds <= best->seconds, note);
     else bench_row(text, 0, "ms", "", false, "there is no plan");
 }
 
@@ -181,9 +186,10 @@ static void one_list(const char *list, uint32_t ranks, const char *divided_by) {
 
 /* One scan by each shape, and in parts of the heads: what it takes forward, and what it moves. */
 static void shapes(const char *list, uint32_t ranks) {
-    static const char *const names[] = {[FCP_SCAN_CHAIN] = "chain", [FCP_SCAN_TREE] = "tree", [FCP_SCAN_NODES] = "nodes"};
-    const fcp_recurrent scan = {.kind = FCP_SCAN, .times = 1, .heads = 32, .rows = 128, .columns = 128,
-                                .decay = FCP_DECAY_MATRIX};
+    static const char *const names[] =
+        {[FCP_SCAN_CHAIN] = "chain", [FCP_SCAN_TREE] = "tree", [FCP_SCAN_NODES] = "nodes"};
+    const fcp_recurrent scan =
+        {.kind = FCP_SCAN, .times = 1, .heads = 32, .rows = 128, .columns = 128, .decay = FCP_DECAY_MATRIX};
     fcp_recurrent all[16];
     char text[1024], name[200], note[200];
     uint32_t count = 0;

@@ -21,7 +21,8 @@ static inline void recurrent_release(void *owner) {
     free(o);
 }
 
-/* Adds `count` kinds of layers, of which what a program states is filled in. Its sequences have as many queries as keys. */
+/* Adds `count` kinds of layers, of which what a program states is filled in. Its sequences have as many queries as
+ * keys. */
 static inline void recurrent_give(fcp_plan *plan, const fcp_recurrent *layers, uint32_t count) {
     recurrent_owner *o = calloc(1, sizeof *o);
     arena scratch = {0};

@@ -277,9 +277,7 @@ void fk_store_bits4_host(fk_u64 to, const fk_u32 x[4]) {
     memcpy(machine_global(machine_self, to, 16, 16, WRITE), x, 16);
 }
 void fk_store4_host(fk_u64 to, const float x[4]) { memcpy(machine_global(machine_self, to, 16, 16, WRITE), x, 16); }
-void fk_store_byte_host(fk_u64 to, fk_u32 x) {
-    *(uint8_t *)machine_global(machine_self, to, 1, 1, WRITE) = (uint8_t)x;
-}
+void fk_store_byte_host(fk_u64 to, fk_u32 x) { *(uint8_t *)machine_global(machine_self, to, 1, 1, WRITE) = (uint8_t)x; }
 
 void fk_store_host_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_self, to, 4, 4, WRITE), &x, 4); }
 

@@ -152,8 +152,8 @@ Test(recurrent_extracts, are_checked) {
 
 /* All tensors of one rank, for all layers. */
 typedef struct rank_layers {
-    float *x[LAYERS], *halo[LAYERS], *back[LAYERS];           /* halos */
-    float *decay[LAYERS], *state[LAYERS];                     /* scans */
+    float *x[LAYERS], *halo[LAYERS], *back[LAYERS]; /* halos */
+    float *decay[LAYERS], *state[LAYERS];           /* scans */
     float *entering[LAYERS][FCP_PASSES];
     size_t halo_count[LAYERS], token_count, entering_count[LAYERS];
 } rank_layers;
@@ -236,8 +236,11 @@ static void same_bits(process *p) {
     process_tcp_id(p);
     process_meet(p, 0, 1);
     const fcp_start start = {.size = sizeof start, .ranks = p->ranks, .rank = p->rank, .id = p->shared->id.bytes};
-    const fcp_session_options options = {
-        .size = sizeof options, .transport = "tcp", .start = &start, .compute_threads = 1, .timeout_s = 100};
+    const fcp_session_options options = {.size = sizeof options,
+                                         .transport = "tcp",
+                                         .start = &start,
+                                         .compute_threads = 1,
+                                         .timeout_s = 100};
     const fcp_session_options here = {.size = sizeof here, .compute_threads = 1};
     CHECK(p, !fcp_extracts_load(x->path, p->rank, x->root, &part, &err), "%s", err.message);
     fcp_code code = fcp_session_create(part, &options, &session, &err);

@@ -1,7 +1,7 @@
 /* test_recurrent_plans.c: the steps of halos and scans, against what they must bring to each stretch.
  *
- * Each network is carried out on symbols: a register is the list of summaries that it holds, and a row of a halo the token
- * that came there. This reads the tables only, round by round, as a runtime would. */
+ * Each network is carried out on symbols: a register is the list of summaries that it holds, and a row of a halo the
+ * token that came there. This reads the tables only, round by round, as a runtime would. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

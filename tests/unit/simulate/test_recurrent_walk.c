@@ -1,7 +1,8 @@
-/* test_recurrent_walk.c: what halos and scans are predicted to take: against a model of its own, and what is chosen by it.
+/* test_recurrent_walk.c: what halos and scans are predicted to take: against a model of its own, and what is chosen by
+ * it.
  *
- * The model knows no rounds. It has a time for the end of each step, and raises these times until they fit: a step begins
- * when the one before it has ended, and a message when both its ranks have come to the messages of its round. */
+ * The model knows no rounds. It has a time for the end of each step, and raises these times until they fit: a step
+ * begins when the one before it has ended, and a message when both its ranks have come to the messages of its round. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,9 +106,11 @@ static uint64_t walk(const fcp_plan *plan, const sim_model *m, uint32_t layer) {
 
 static fcp_plan *plan_on(const char *cluster, const char *how) {
     char text[512];
-    snprintf(text, sizeof text,
-             "model { heads = 8; head_dim = 64 }\ncluster { %s; gpu = h100 }\nbatch { lengths = [20000, 3, 700, 1, 0, 9500, "
-             "64 x 5] }\nplan { mask = causal; passes = forward, backward; %s }\n", cluster, how);
+    snprintf(
+        text, sizeof text,
+        "model { heads = 8; head_dim = 64 }\ncluster { %s; gpu = h100 }\nbatch { lengths = [20000, 3, 700, 1, 0, 9500, "
+        "64 x 5] }\nplan { mask = causal; passes = forward, backward; %s }\n",
+        cluster, how);
     return plan_of(text);
 }
 
@@ -137,8 +140,8 @@ Test(recurrent_walk, is_the_model_of_steps) {
                     sim_recurrent_model(plan, &profile, (fcp_pass)pass, &m);
                     const fcp_pass network = layers[i].kind == FCP_SCAN ? (fcp_pass)pass : FCP_FORWARD;
                     const uint64_t wanted = model(plan, &m, i, network), got = walk(plan, &m, i);
-                    cr_expect_eq(got, wanted, "%s, %s, layer %u, pass %d: %llu, not %llu", clusters[c], ways[w], i, pass,
-                                 (unsigned long long)got, (unsigned long long)wanted);
+                    cr_expect_eq(got, wanted, "%s, %s, layer %u, pass %d: %llu, not %llu", clusters[c], ways[w], i,
+                                 pass, (unsigned long long)got, (unsigned long long)wanted);
                 }
             fcp_plan_free(plan);
         }
@@ -146,12 +149,13 @@ Test(recurrent_walk, is_the_model_of_steps) {
 
 /* The shape that is chosen takes at most a third longer than the best of all shapes and numbers of parts. */
 Test(recurrent_walk, a_good_shape_is_chosen) {
-    static const char *const clusters[] = {"nodes = 4; gpus = 8", "nodes = 2; gpus = 4", "gpus = 8", "nodes = 16; gpus = 1"};
+    static const char *const clusters[] = {"nodes = 4; gpus = 8", "nodes = 2; gpus = 4", "gpus = 8",
+                                           "nodes = 16; gpus = 1"};
     for (size_t c = 0; c < sizeof clusters / sizeof *clusters; c++)
         for (size_t w = 0; w < sizeof ways / sizeof *ways; w++)
             for (uint32_t decay = 0; decay < FCP_DECAYS; decay++) {
-                const fcp_recurrent chosen = {.kind = FCP_SCAN, .times = 1, .heads = 32, .rows = 128, .columns = 128,
-                                              .decay = decay};
+                const fcp_recurrent chosen =
+                    {.kind = FCP_SCAN, .times = 1, .heads = 32, .rows = 128, .columns = 128, .decay = decay};
                 fcp_recurrent all[32];
                 uint32_t count = 0;
                 all[count++] = chosen;
@@ -173,8 +177,8 @@ Test(recurrent_walk, a_good_shape_is_chosen) {
                     if (time < best) best = time;
                 }
                 const uint64_t own = walk(plan, &m, 0);
-                cr_expect_leq(own, best + best / 3, "%s, %s, decay %u: %.1f us, the best takes %.1f", clusters[c], ways[w],
-                              decay, 1e-6 * (double)own, 1e-6 * (double)best);
+                cr_expect_leq(own, best + best / 3, "%s, %s, decay %u: %.1f us, the best takes %.1f", clusters[c],
+                              ways[w], decay, 1e-6 * (double)own, 1e-6 * (double)best);
                 fcp_plan_free(plan);
             }
 }
