@@ -12,8 +12,7 @@
 extern const char emit_text_abi[], emit_text_prim_ptx[], emit_text_prim_sm90_ptx[], emit_text_common[],
     emit_text_tiles_sm90[], emit_text_forward_rows[], emit_text_forward_mma[], emit_text_forward_sm90[],
     emit_text_support[], emit_text_backward_steps[], emit_text_backward_mma[], emit_text_backward_ordered_mma[],
-    emit_text_backward_sm90[], emit_text_backward_tables[], emit_text_wire[],
-    emit_text_recurrent_kernels[];
+    emit_text_backward_sm90[], emit_text_backward_tables[], emit_text_wire[], emit_text_recurrent_kernels[];
 
 bool emit_has_dims(uint32_t d, uint32_t v) { return FK_HAS_DIMS(d, v); }
 unsigned emit_forward(uint32_t d, uint32_t v, bool sm_90a) {

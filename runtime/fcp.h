@@ -699,10 +699,11 @@ const char *fcp_session_warning(const fcp_session *session);
  *
  * With "cuda" such a call comes behind the run or call before it, and the next one behind it, whatever their streams.
  * Tensors in host memory are copied to the device and back: then the call waits for what its stream has, and has ended
- * when it returns. A stream that is being captured is refused (FCP_E_ARGUMENT). Numbers begin at multiples of their size.
+ * when it returns. A stream that is being captured is refused (FCP_E_ARGUMENT). Numbers begin at multiples of their
+ * size.
  *
- * Two calls with the same inputs give the same bits, for any number of workers, and on devices those of the host. No result overlaps another tensor of
- * the call. Errors: FCP_E_ARGUMENT: there is no such layer, or it is of the other kind; FCP_E_PASS: the plan has no
+ * Two calls with the same inputs give the same bits, for any number of workers, and on devices those of the host. No
+ * result overlaps another tensor of the call. Errors: FCP_E_ARGUMENT: there is no such layer, or it is of the other kind; FCP_E_PASS: the plan has no
  * backward pass; FCP_E_TENSOR: a tensor is missing, or in memory that the session does not reach; FCP_E_NO_MEMORY; and
  * FCP_E_RUN and FCP_E_INTERRUPTED as for runs. */
 

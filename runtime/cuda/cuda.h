@@ -18,9 +18,29 @@
 #include "runtime/worklists/worklists.h"
 
 typedef enum cuda_kernel_id {
-    CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_UNORDERED, CUDA_TABLES, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD,
-    CUDA_ROUND, CUDA_MERGE, CUDA_STATE_OUT, CUDA_FOLD_SINKS, CUDA_GATHER, CUDA_COMBINE, CUDA_ROUND_SUMS,
-    CUDA_NARROW, CUDA_WIDEN, CUDA_ROWS_MOVE, CUDA_ROWS_ADD, CUDA_SCAN_SCALED, CUDA_SCAN_MATRIX, CUDA_KERNELS
+    CUDA_FORWARD,
+    CUDA_DKV,
+    CUDA_DQ,
+    CUDA_ORDERED,
+    CUDA_UNORDERED,
+    CUDA_TABLES,
+    CUDA_BEGIN_LSE,
+    CUDA_DELTA,
+    CUDA_ADD,
+    CUDA_ROUND,
+    CUDA_MERGE,
+    CUDA_STATE_OUT,
+    CUDA_FOLD_SINKS,
+    CUDA_GATHER,
+    CUDA_COMBINE,
+    CUDA_ROUND_SUMS,
+    CUDA_NARROW,
+    CUDA_WIDEN,
+    CUDA_ROWS_MOVE,
+    CUDA_ROWS_ADD,
+    CUDA_SCAN_SCALED,
+    CUDA_SCAN_MATRIX,
+    CUDA_KERNELS
 } cuda_kernel_id;
 /* The modules of kernels: one for each pass, and that of layers that recur, which is the same for all plans. */
 enum { CUDA_RECURRENT = FCP_PASSES, CUDA_MODULES };
@@ -173,12 +193,19 @@ enum { CUDA_TABLE_GRADIENTS = FCP_PASSES, CUDA_MAXIMA, CUDA_WITH_KEYS, CUDA_GRAP
  *   MESSAGES   the messages of one LAUNCH of inputs or outputs
  *   ROUNDED    messages of partial results, one for each fabric and direction
  *   HALO_RUNS  the runs of rows of the plan's halos. There are none before the first call of a layer that recurs
- *   RECURRING  what such calls work in: temporaries of a scan, messages of a halo, tensors of the caller's that do not lie
- *              on the rank's device. It is as large as the largest call so far
+ *   RECURRING  what such calls work in: temporaries of a scan, messages of a halo, and tensors of the caller's that do
+ *              not lie on the rank's device. It is as large as the largest call so far needs
  *   LISTS      the work lists, an entry for each pass
  */
 enum {
-    CUDA_LOCKS, CUDA_SUMS, CUDA_RUNS, CUDA_MESSAGES, CUDA_ROUNDED, CUDA_HALO_RUNS, CUDA_RECURRING, CUDA_LISTS,
+    CUDA_LOCKS,
+    CUDA_SUMS,
+    CUDA_RUNS,
+    CUDA_MESSAGES,
+    CUDA_ROUNDED,
+    CUDA_HALO_RUNS,
+    CUDA_RECURRING,
+    CUDA_LISTS,
     CUDA_KEPT = CUDA_LISTS + FCP_PASSES
 };
 
@@ -603,8 +630,8 @@ void fcp_cuda_ranks_free(fcp_cuda_session *s);
 
 /* --- recurrent_cuda.c: halos and scans ---------------------------------------------------------------------------- */
 
-fcp_code fcp_cuda_halo(fcp_cuda_session *s, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks, cu_stream stream,
-                       fcp_error *err);
+fcp_code fcp_cuda_halo(fcp_cuda_session *s, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks,
+                       cu_stream stream, fcp_error *err);
 fcp_code fcp_cuda_halo_gradient(fcp_cuda_session *s, uint32_t layer, fcp_dtype dtype, uint64_t numbers,
                                 const fcp_halo_gradient_rank *ranks, cu_stream stream, fcp_error *err);
 fcp_code fcp_cuda_scan(fcp_cuda_session *s, uint32_t layer, fcp_pass pass, const fcp_scan_rank *ranks, cu_stream stream,
@@ -620,9 +647,10 @@ typedef fcp_code cuda_put(fcp_cuda_session *s, void *call, cu_stream origin, boo
 /* A call of the caller's that names a stream, or none (NULL).
  *   call_begin   finds the stream's device and makes the session's first device current. *out_before: the context to
  *                which the call goes back, also after an error
- *   call_put     puts the call into that stream, by `put`. With `host` some tensors lie in host memory, and the call has
- *                ended when this returns. An error breaks the session
- *   await_before, mark_finished   what `put` does first and last: calls come one after the other, whatever their streams */
+ *   call_put     puts the call into that stream, by `put`. With `host` some tensors lie in host memory, and the call
+ *                has ended when this returns. An error breaks the session
+ *   await_before, mark_finished
+ *                what `put` does first and last: calls come one after the other, whatever their streams */
 fcp_code fcp_cuda_call_begin(fcp_cuda_session *s, cu_stream stream, cu_context *out_before, cuda_device **out_device,
                              fcp_error *err);
 fcp_code fcp_cuda_call_put(fcp_cuda_session *s, cuda_put *put, void *call, cuda_device *d, cu_stream stream, bool host,

@@ -45,8 +45,8 @@ static const cuda_tensor_memory *known_memory(const fcp_cuda_session *s, uint32_
 
 /* Finds the kind of the memory at an address, and its device. If the check of the rank's tensors has found that out,
  * the answer is taken from there: a run may have a thousand pieces, and asking the driver for each would cost more than
- * their copies. Kind 0 is ordinary host memory, which the driver does not know. Where a GPU can read it all the same, by
- * HMM or ATS, the driver may name another kind. */
+ * their copies. Kind 0 is ordinary host memory, which the driver does not know. Where a GPU can read it all the same,
+ * by HMM or ATS, the driver may name another kind. */
 static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint32_t rank, unsigned *out_type,
                           int *out_device, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
@@ -143,21 +143,21 @@ fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_te
     fcp_cuda_tensors_forget(s);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         for (int t = 0; !code && t < FCP_TENSORS; t++) {
-            const cuda_outside x = {
-                fcp_tensors_name((fcp_tensor)t), fcp_tensors_get(&tensors[r - s->base.first_rank], (fcp_tensor)t),
-                fcp_tensors_tokens(s->plan, r, (fcp_tensor)t), fcp_tensor_token_bytes(&shape, (fcp_tensor)t),
-                TENSOR_ALIGN};
+            const cuda_outside x = {fcp_tensors_name((fcp_tensor)t),
+                                    fcp_tensors_get(&tensors[r - s->base.first_rank], (fcp_tensor)t),
+                                    fcp_tensors_tokens(s->plan, r, (fcp_tensor)t),
+                                    fcp_tensor_token_bytes(&shape, (fcp_tensor)t), TENSOR_ALIGN};
             if (moved >> t & 1 && x.tensor && x.tokens && x.row)
                 code = fcp_cuda_tensor_check(s, &x, r, &s->ranks[r].tensors[t], out_host, err);
         }
         const fcp_tensors *own = &tensors[r - s->base.first_rank];
         const uint64_t numbers = fcp_plan_table_numbers(s->plan);
-        const cuda_outside more[] = {{"sink", own->sink, shape.heads, sizeof(float), TENSOR_ALIGN},
-                                     {"d_sink", own->d_sink, shape.heads, sizeof(float), TENSOR_ALIGN},
-                                     {"table", own->table, numbers, sizeof(float), TENSOR_ALIGN},
-                                     {"d_table", own->d_table, numbers, sizeof(float), TENSOR_ALIGN},
-                                     {"max_logit", pass == FCP_FORWARD ? own->max_logit : NULL, shape.heads,
-                                      sizeof(float), TENSOR_ALIGN}};
+        const cuda_outside more[] = {
+            {"sink", own->sink, shape.heads, sizeof(float), TENSOR_ALIGN},
+            {"d_sink", own->d_sink, shape.heads, sizeof(float), TENSOR_ALIGN},
+            {"table", own->table, numbers, sizeof(float), TENSOR_ALIGN},
+            {"d_table", own->d_table, numbers, sizeof(float), TENSOR_ALIGN},
+            {"max_logit", pass == FCP_FORWARD ? own->max_logit : NULL, shape.heads, sizeof(float), TENSOR_ALIGN}};
         for (int i = 0; !code && i < CUDA_TENSORS - FCP_TENSORS; i++)
             if (more[i].tensor)
                 code = fcp_cuda_tensor_check(s, &more[i], r, &s->ranks[r].tensors[FCP_TENSORS + i], out_host, err);

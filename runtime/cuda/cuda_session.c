@@ -177,8 +177,8 @@ static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors 
     return fcp_cuda_run((fcp_cuda_session *)base, pass, tensors, stream, err);
 }
 
-static fcp_code session_halo(fcp_session *base, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks, void *stream,
-                             fcp_error *err) {
+static fcp_code session_halo(fcp_session *base, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks,
+                             void *stream, fcp_error *err) {
     return fcp_cuda_halo((fcp_cuda_session *)base, layer, row_bytes, ranks, stream, err);
 }
 

@@ -88,15 +88,28 @@ static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cu_module modul
 
 static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module module, unsigned skeletons,
                              fcp_error *err) {
-    static const char *const names[CUDA_KERNELS] = {
-        [CUDA_FORWARD] = "fk_forward", [CUDA_DKV] = "fk_backward_dkv", [CUDA_DQ] = "fk_backward_dq",
-        [CUDA_ORDERED] = "fk_backward_ordered", [CUDA_UNORDERED] = "fk_backward_unordered",
-        [CUDA_TABLES] = "fk_backward_tables", [CUDA_BEGIN_LSE] = "fk_begin_lse", [CUDA_DELTA] = "fk_delta",
-        [CUDA_ADD] = "fk_add", [CUDA_ROUND] = "fk_round", [CUDA_MERGE] = "fk_merge",
-        [CUDA_STATE_OUT] = "fk_state_out", [CUDA_FOLD_SINKS] = "fk_fold_sinks", [CUDA_GATHER] = "fk_gather",
-        [CUDA_COMBINE] = "fk_combine", [CUDA_ROUND_SUMS] = "fk_round_sums", [CUDA_NARROW] = "fk_narrow",
-        [CUDA_WIDEN] = "fk_widen", [CUDA_ROWS_MOVE] = "fk_rows_move", [CUDA_ROWS_ADD] = "fk_rows_add",
-        [CUDA_SCAN_SCALED] = "fk_scan_scaled", [CUDA_SCAN_MATRIX] = "fk_scan_matrix"};
+    static const char *const names[CUDA_KERNELS] = {[CUDA_FORWARD] = "fk_forward",
+                                                    [CUDA_DKV] = "fk_backward_dkv",
+                                                    [CUDA_DQ] = "fk_backward_dq",
+                                                    [CUDA_ORDERED] = "fk_backward_ordered",
+                                                    [CUDA_UNORDERED] = "fk_backward_unordered",
+                                                    [CUDA_TABLES] = "fk_backward_tables",
+                                                    [CUDA_BEGIN_LSE] = "fk_begin_lse",
+                                                    [CUDA_DELTA] = "fk_delta",
+                                                    [CUDA_ADD] = "fk_add",
+                                                    [CUDA_ROUND] = "fk_round",
+                                                    [CUDA_MERGE] = "fk_merge",
+                                                    [CUDA_STATE_OUT] = "fk_state_out",
+                                                    [CUDA_FOLD_SINKS] = "fk_fold_sinks",
+                                                    [CUDA_GATHER] = "fk_gather",
+                                                    [CUDA_COMBINE] = "fk_combine",
+                                                    [CUDA_ROUND_SUMS] = "fk_round_sums",
+                                                    [CUDA_NARROW] = "fk_narrow",
+                                                    [CUDA_WIDEN] = "fk_widen",
+                                                    [CUDA_ROWS_MOVE] = "fk_rows_move",
+                                                    [CUDA_ROWS_ADD] = "fk_rows_add",
+                                                    [CUDA_SCAN_SCALED] = "fk_scan_scaled",
+                                                    [CUDA_SCAN_MATRIX] = "fk_scan_matrix"};
     static const unsigned sm90[CUDA_KERNELS] = {
         [CUDA_FORWARD] = EMIT_FORWARD_SM90, [CUDA_ORDERED] = EMIT_ORDERED_SM90,
         [CUDA_UNORDERED] = EMIT_UNORDERED_SM90}; /* of an architecture's own kernel, which has another name */
@@ -111,8 +124,8 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module modu
     return code;
 }
 
-/* The skeletons in the module of a pass, or in CUDA_RECURRENT. The small kernels that both passes need are always in the module of the
- * forward pass, so that the source of a pass does not depend on whether the plan has the other pass. */
+/* The skeletons in the module of a pass, or in CUDA_RECURRENT. The small kernels that both passes need are always in
+ * the module of the forward pass, so that the source of a pass does not depend on whether there is the other one. */
 static unsigned skeletons_of(const fcp_cuda_session *s, const cuda_device *d, int pass) {
     if (pass == CUDA_RECURRENT) return s->plan->recurrent_count ? EMIT_RECURRENT : 0;
     bool has = s->plan->problem->passes >> pass & 1;

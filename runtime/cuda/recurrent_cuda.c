@@ -1,17 +1,18 @@
-/* recurrent_cuda.c: halos and scans on devices: what gives a stretch of a sequence the rows beside it, or the state that
- * enters it.
+/* recurrent_cuda.c: halos and scans on devices: what gives a stretch of a sequence the rows beside it, or the state
+ * that enters it.
  *
  * Requires: a verified plan; arguments that runtime/session.c has checked.
  * Gives:    fcp_session_halo, fcp_session_halo_gradient and fcp_session_scan, with the bits that the host gives.
- * Method:   Each rank's steps (exec/recurrent_steps.h) go into its communication stream: kernels (recurrent_kernels.h) and the
- *           transport's transfers. Transfers over net are in their own stream, if the rank has one, which follows the other
- *           one before a round and is followed behind it. Summaries go from where they lie to where they are wanted, and
- *           so do rows that lie side by side and are not added. Other rows of halos travel in messages.
- * Order:    A call comes behind the run or call before it, and the next one behind it, whatever the streams (run_pass.c).
- *           Sums are made in the order of the steps.
+ * Method:   Each rank's steps (exec/recurrent_steps.h) go into its communication stream: kernels (recurrent_kernels.h)
+ *           and the transport's transfers. Transfers over net are in their own stream, if the rank has one, which
+ *           follows the other one before a round and is followed behind it. Summaries go from where they lie to where
+ *           they are wanted, and so do rows that lie side by side and are not added. Other rows of halos travel in
+ *           messages.
+ * Order:    A call comes behind the run or call before it, and the next one behind it, whatever the streams
+ *           (run_pass.c). Sums are made in the order of the steps.
  * Tensors:  A tensor that does not lie on its rank's device is copied there, and results are copied back: through the
- *           staging buffers if it is in host memory. Then the call first waits for what its stream has, and has ended when
- *           it returns.
+ *           staging buffers if it is in host memory. Then the call first waits for what its stream has, and has ended
+ *           when it returns.
  * Graphs:   A stream that is being captured is refused. What a call works in may move in a later call.
  * Failure:  as in a pass: the error names a rank and a round, and the session refuses what comes after it. If something
  *           does not end, events behind each act tell which rank has come least far.
@@ -40,21 +41,21 @@ typedef struct halo_group {
     uint32_t count;
 } halo_group;
 
-/* What a rank needs of the plan's halos. Groups of step i of a layer are [starts[at + i], starts[at + i + 1]), where `at`
- * is starts_of[layer]; those behind the last step's are of rows that no step writes. COPYs that follow each other are in
- * the groups of the first of them. */
+/* What a rank needs of the plan's halos. Groups of step i of a layer are [starts[at + i], starts[at + i + 1]), where
+ * `at` is starts_of[layer]; those behind the last step's are of rows that no step writes. COPYs that follow each other
+ * are in the groups of the first of them. */
 typedef struct halo_lists {
     fk_rows_run *runs;
     halo_group *groups;
     uint32_t *starts, *starts_of;
     uint64_t run_count, run_capacity;
     uint32_t group_count, group_capacity, start_count, start_capacity;
-    uint32_t *seen;  /* while lists are made: for each row of the rank's tokens, 1 + the last group that has it */
+    uint32_t *seen; /* while lists are made: for each row of the rank's tokens, 1 + the last group that has it */
 } halo_lists;
 
 struct cuda_recurrent {
     fcp_calls calls;
-    bool made;       /* all lists are there, and on the devices */
+    bool made;          /* all lists are there, and on the devices */
     halo_lists ranks[]; /* of this process */
 };
 
@@ -81,7 +82,8 @@ static fcp_code at_rank(uint32_t rank, fcp_code code, fcp_error *err) {
 }
 
 static fcp_code no_memory(uint32_t rank, fcp_error *err) {
-    return fcp_fail_at(err, FCP_E_NO_MEMORY, fcp_where_rank(rank), "rank %u: out of memory for the rows of halos", rank);
+    return fcp_fail_at(err, FCP_E_NO_MEMORY, fcp_where_rank(rank), "rank %u: out of memory for the rows of halos",
+                       rank);
 }
 
 /* Begins the groups of the next step. */
@@ -134,7 +136,8 @@ static bool list_layer(const fcp_plan *plan, uint32_t layer, uint32_t rank, uint
             well = begin_group(l);
             for (uint32_t j = 0; well && j < step->b; j++) {
                 const fcp_halo_rows *x = fcp_step_lists(plan, step) + j;
-                well = add_run(l, sends ? at : x->first, sends ? x->first : at, x->count, sends ? x->first : UINT64_MAX);
+                well =
+                    add_run(l, sends ? at : x->first, sends ? x->first : at, x->count, sends ? x->first : UINT64_MAX);
                 if (!sends) memset(written + x->first, 1, x->count);
                 at += x->count;
             }
@@ -220,7 +223,8 @@ typedef struct rank_call {
     const halo_lists *lists;
     tensor tensors[TENSORS];
     uint32_t tensor_count;
-    uint64_t temporaries, beside, messages, staged; /* bytes to work in; beside: for a result that replaces an operand */
+    /* bytes to work in; beside: for a result that replaces an operand */
+    uint64_t temporaries, beside, messages, staged;
     cu_ptr memory;
     /* while steps are put into streams */
     fcp_step_walk walk;
@@ -245,7 +249,7 @@ typedef struct cuda_call {
     bool host;       /* some tensors lie in host memory */
     uint32_t number; /* on which all processes have agreed */
     rank_call *ranks;
-    act_end *ends;   /* if the call waits: of all acts so far */
+    act_end *ends; /* if the call waits: of all acts so far */
     uint32_t end_count, end_capacity;
     bool waits;
 } cuda_call;
@@ -265,7 +269,11 @@ static bool times(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_mul
 static fcp_code add_tensor(fcp_cuda_session *s, cuda_call *call, rank_call *r, const char *name, const void *outside,
                            uint64_t rows, uint64_t row, size_t align, bool in, bool out, fcp_error *err) {
     tensor *t = &r->tensors[r->tensor_count++];
-    *t = (tensor){.name = name, .outside = (void *)(uintptr_t)outside, .inside = (uintptr_t)outside, .in = in, .out = out};
+    *t = (tensor){.name = name,
+                  .outside = (void *)(uintptr_t)outside,
+                  .inside = (uintptr_t)outside,
+                  .in = in,
+                  .out = out};
     if (!times(rows, row, &t->bytes) || t->bytes > PTRDIFF_MAX)
         return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(r->index),
                            "rank %u: tensor %s has %llu times %llu bytes, more than can be counted", r->index, name,
@@ -307,11 +315,11 @@ static fcp_code size_rank(const cuda_call *call, rank_call *r, fcp_error *err) {
     if (fits && r->temporaries <= PTRDIFF_MAX / 8 && r->beside <= PTRDIFF_MAX / 8 && r->messages <= PTRDIFF_MAX / 8 &&
         r->staged <= PTRDIFF_MAX / 2)
         return FCP_OK;
-    return fcp_fail_at(err, FCP_E_NO_MEMORY, fcp_where_rank(r->index), "rank %u: layer %u needs more memory than there is",
-                       r->index, call->what.layer);
+    return fcp_fail_at(err, FCP_E_NO_MEMORY, fcp_where_rank(r->index),
+                       "rank %u: layer %u needs more memory than there is", r->index, call->what.layer);
 }
 
-/* Gives a rank the memory that it works in. If it has less, what runs must end first: its memory becomes another one. */
+/* Gives a rank the memory that it works in. If it has less, what runs must end first: that memory becomes another. */
 static fcp_code give_memory(fcp_cuda_session *s, rank_call *r, fcp_error *err) {
     cuda_memory *m = &r->rank->kept[CUDA_RECURRING];
     const cu_event finished = fcp_cuda_lender(s)->finished;
@@ -357,8 +365,14 @@ static fcp_code combine(fcp_cuda_session *s, const cuda_call *call, const rank_c
     const cu_ptr to = replaces ? beside + fcp_part_decay(x) * sizeof(float) : at_of(out.state);
     cu_stream stream = r->rank->streams[FCP_COMM];
     cuda_device *d = r->rank->device;
-    fk_scan_launch launch = {.to = to, .first = at_of(a.state), .then = at_of(b.state), .then_decay = at_of(b.decay),
-                             .heads = fcp_part_heads(x), .rows = x->rows, .columns = x->columns, .decay = x->decay};
+    fk_scan_launch launch = {.to = to,
+                             .first = at_of(a.state),
+                             .then = at_of(b.state),
+                             .then_decay = at_of(b.decay),
+                             .heads = fcp_part_heads(x),
+                             .rows = x->rows,
+                             .columns = x->columns,
+                             .decay = x->decay};
     if (step->whole) {
         launch.to_decay = to_decay;
         launch.first_decay = at_of(a.decay);
@@ -367,9 +381,9 @@ static fcp_code combine(fcp_cuda_session *s, const cuda_call *call, const rank_c
     const uint64_t rows = (uint64_t)launch.heads * x->rows, warps = FK_SUPPORT_THREADS / 32;
     const uint64_t down = (x->rows + UINT64_C(63)) / FK_SCAN_TILE, across = (x->columns + UINT64_C(63)) / FK_SCAN_TILE;
     const uint64_t tiles = launch.heads * down * (across + (step->whole ? down : 0));
-    fcp_code code = fcp_cuda_launch(s, d, matrix ? CUDA_SCAN_MATRIX : CUDA_SCAN_SCALED,
-                                    matrix ? tiles : (rows + warps - 1) / warps, (uint32_t)d->multiprocessors, stream,
-                                    &launch, err);
+    fcp_code code =
+        fcp_cuda_launch(s, d, matrix ? CUDA_SCAN_MATRIX : CUDA_SCAN_SCALED, matrix ? tiles : (rows + warps - 1) / warps,
+                        (uint32_t)d->multiprocessors, stream, &launch, err);
     if (code || !replaces) return code;
     code = fcp_cuda_copy(s, d, at_of(out.state), d, to, fcp_part_state(x) * sizeof(float), stream, err);
     if (code || !step->whole) return code;
@@ -402,10 +416,10 @@ static fcp_code clear_states(fcp_cuda_session *s, const cuda_call *call, const r
 
 /* --- steps of halos ----------------------------------------------------------------------------------------------- */
 
-/* Puts a launch for the rows of a group into the rank's stream. `to`, `from`: where row 0 of each place lies; from 0: zeros
- * are written. adds: rows are added. */
-static fcp_code put_group(fcp_cuda_session *s, const cuda_call *call, const rank_call *r, const halo_group *g, cu_ptr to,
-                          cu_ptr from, bool adds, fcp_error *err) {
+/* Puts a launch for the rows of a group into the rank's stream. `to`, `from`: where row 0 of each place lies; from 0:
+ * zeros are written. adds: rows are added. */
+static fcp_code put_group(fcp_cuda_session *s, const cuda_call *call, const rank_call *r, const halo_group *g,
+                          cu_ptr to, cu_ptr from, bool adds, fcp_error *err) {
     const uint64_t all = to | from | call->row;
     const uint32_t number = adds ? (uint32_t)fcp_dtype_size((fcp_dtype)call->what.dtype) : 1;
     cuda_device *d = r->rank->device;
@@ -417,11 +431,14 @@ static fcp_code put_group(fcp_cuda_session *s, const cuda_call *call, const rank
                              .pieces = (call->row + FK_ROW_PIECE - 1) / FK_ROW_PIECE,
                              .run_count = g->count,
                              .back = call->adds,
-                             .width = all % 16 == 0 ? 16 : all % 4 == 0 ? 4 : number,
+                             .width = all % 16 == 0  ? 16
+                                      : all % 4 == 0 ? 4
+                                                     : number,
                              .type = call->what.dtype};
     const uint64_t warps = FK_SUPPORT_THREADS / 32;
-    return fcp_cuda_launch(s, d, adds ? CUDA_ROWS_ADD : CUDA_ROWS_MOVE, (launch.rows * launch.pieces + warps - 1) / warps,
-                           (uint32_t)d->multiprocessors, r->rank->streams[FCP_COMM], &launch, err);
+    return fcp_cuda_launch(s, d, adds ? CUDA_ROWS_ADD : CUDA_ROWS_MOVE,
+                           (launch.rows * launch.pieces + warps - 1) / warps, (uint32_t)d->multiprocessors,
+                           r->rank->streams[FCP_COMM], &launch, err);
 }
 
 /* The groups of a step; `turned`: the last one first. */
@@ -437,8 +454,8 @@ static fcp_code put_groups(fcp_cuda_session *s, const cuda_call *call, const ran
 
 static uint64_t number_of(const rank_call *r, const fcp_step *step) { return (uint64_t)(step - r->walk.steps); }
 
-/* The rows that a message has, side by side in the tensor, so that no message is needed. 0: they do not lie so, or are to
- * be added. */
+/* The rows that a message has, side by side in the tensor, so that no message is needed. 0: they do not lie so, or are
+ * to be added. */
 static cu_ptr rows_side_by_side(const cuda_call *call, const rank_call *r, const fcp_step *step, fcp_direction dir) {
     if (step->b != 1 || (call->adds && dir == FCP_RECV)) return 0;
     const tensor *t = &r->tensors[dir == FCP_SEND ? 0 : 1];
@@ -448,8 +465,8 @@ static cu_ptr rows_side_by_side(const cuda_call *call, const rank_call *r, const
 /* COPYs that follow each other are done with the first of them. In the gradient that is the last one to come. */
 static fcp_code copy_rows(fcp_cuda_session *s, const cuda_call *call, const rank_call *r, const fcp_step *step,
                           fcp_error *err) {
-    return put_groups(s, call, r, number_of(r, step), r->tensors[1].inside, r->tensors[0].inside, call->adds, call->adds,
-                      err);
+    return put_groups(s, call, r, number_of(r, step), r->tensors[1].inside, r->tensors[0].inside, call->adds,
+                      call->adds, err);
 }
 
 /* Packs the messages that an act sends, or does with those that it has received what is to be done. */
@@ -460,7 +477,8 @@ static fcp_code do_rows(fcp_cuda_session *s, const cuda_call *call, const rank_c
         const fcp_step *step = fcp_act_step(&r->act, i);
         const cu_ptr message = (uintptr_t)r->wires[i].segment[0].data;
         if (r->wires[i].dir != dir || rows_side_by_side(call, r, step, dir)) continue;
-        if (dir == FCP_SEND) code = put_groups(s, call, r, number_of(r, step), message, r->tensors[0].inside, false, false, err);
+        if (dir == FCP_SEND)
+            code = put_groups(s, call, r, number_of(r, step), message, r->tensors[0].inside, false, false, err);
         else code = put_groups(s, call, r, number_of(r, step), r->tensors[1].inside, message, call->adds, false, err);
     }
     return code;
@@ -476,8 +494,7 @@ static void make_wires(const cuda_call *call, rank_call *r) {
         fcp_wire *w = &r->wires[i];
         *w = (fcp_wire){.peer = step->peer, .dir = dir, .fabric = step->fabric, .segments = 1};
         if (call->layer->kind == FCP_SCAN) {
-            const fcp_register x =
-                register_of(call, r, step->op == FCP_STEP_SEND ? step->a : step->out, step->part);
+            const fcp_register x = register_of(call, r, step->op == FCP_STEP_SEND ? step->a : step->out, step->part);
             w->segments = (uint16_t)fcp_scan_segments(call->layer, step, &x, w->segment);
             continue;
         }
@@ -503,14 +520,15 @@ static fcp_code begin_transfers(fcp_cuda_session *s, const cuda_call *call, rank
     if (call->layer->kind == FCP_HALO) code = do_rows(s, call, r, FCP_SEND, err);
     if (!code && over_net(r)) code = fcp_cuda_follow(s, r->rank->device, streams[FCP_COMM], streams[CUDA_NET], err);
     if (!code)
-        code = fcp_net_launch(s->base.net, r->index, call->pass, fcp_round_tag(call->number, r->act.first->round), r->wires,
-                              r->act.count, err);
+        code = fcp_net_launch(s->base.net, r->index, call->pass, fcp_round_tag(call->number, r->act.first->round),
+                              r->wires, r->act.count, err);
     r->launched = !code;
     return code;
 }
 
 /* *out_behind: the transfers are complete, as far as this is put into streams. */
-static fcp_code end_transfers(fcp_cuda_session *s, const cuda_call *call, rank_call *r, bool *out_behind, fcp_error *err) {
+static fcp_code end_transfers(fcp_cuda_session *s, const cuda_call *call, rank_call *r, bool *out_behind,
+                              fcp_error *err) {
     const cu_stream *streams = r->rank->streams;
     uint32_t late;
     const fcp_wait state = fcp_net_wait(s->base.net, r->index, 0, &late, err);
@@ -582,7 +600,7 @@ static fcp_code put_steps(fcp_cuda_session *s, cuda_call *call, fcp_error *err) 
     return code;
 }
 
-/* --- tensors that lie elsewhere ------------------------------------------------------------------------------------ */
+/* --- tensors that lie elsewhere ----------------------------------------------------------------------------------- */
 
 static fcp_code bring_in(fcp_cuda_session *s, const rank_call *r, fcp_error *err) {
     cuda_rank *own = r->rank;
@@ -659,7 +677,9 @@ static fcp_code put_call(fcp_cuda_session *s, void *context, cu_stream origin, b
     const uint32_t ranks = s->base.rank_count;
     char what[60];
     snprintf(what, sizeof what, "%s of layer %u",
-             call->layer->kind == FCP_SCAN ? "the scan" : call->adds ? "the gradient of the halo" : "the halo",
+             call->layer->kind == FCP_SCAN ? "the scan"
+             : call->adds                  ? "the gradient of the halo"
+                                           : "the halo",
              call->what.layer);
     call->waits = wait;
     fcp_code code = fcp_net_watch(s->base.net, "what ran before", err);
@@ -693,7 +713,8 @@ static fcp_code refuse_capture(fcp_cuda_session *s, cu_stream stream, fcp_error 
     const fcp_code code =
         fcp_cuda_check(s->cuda, s->cuda->call.stream_capturing(stream, &capturing), err, "not a stream");
     if (code || !capturing) return code;
-    return fcp_fail(err, FCP_E_ARGUMENT, "the stream is being captured, and a halo or scan cannot become a part of a graph: "
+    return fcp_fail(err, FCP_E_ARGUMENT,
+                    "the stream is being captured, and a halo or scan cannot become a part of a graph: "
                     "what it works in may move in a later call");
 }
 
@@ -721,8 +742,8 @@ static fcp_code prepare(fcp_cuda_session *s, cuda_call *call, fill_rank *fill, c
     return code;
 }
 
-/* `made`: what has become of getting ready. Processes compare a call that is new. If the driver fails, or if nobody knows
- * what the others do, the session has failed. */
+/* `made`: what has become of getting ready. Processes compare a call that is new. If the driver fails, or if nobody
+ * knows what the others do, the session has failed. */
 static fcp_code agree(fcp_cuda_session *s, cuda_call *call, fcp_code made, fcp_error *err) {
     fcp_calls none = {0}, *calls = s->recurrent ? &s->recurrent->calls : &none;
     const fcp_code code = fcp_agree_call(s->base.net, calls, &call->what, made, &call->number, err);
@@ -731,8 +752,8 @@ static fcp_code agree(fcp_cuda_session *s, cuda_call *call, fcp_code made, fcp_e
     return code;
 }
 
-/* An error before anything is put into streams leaves the session as it was. Where ranks are processes, that is so if all
- * of them learn of it: when the call is new (fcp_agree_call). */
+/* An error before anything is put into streams leaves the session as it was. Where ranks are processes, that is so if
+ * all of them learn of it: when the call is new (fcp_agree_call). */
 static fcp_code make_call(fcp_cuda_session *s, cuda_call *call, fill_rank *fill, const void *ranks, cu_stream stream,
                           fcp_error *err) {
     cu_context before = NULL;
@@ -767,8 +788,8 @@ static fcp_code fill_halo(fcp_cuda_session *s, cuda_call *call, rank_call *r, co
     return code ? code : add_tensor(s, call, r, "halo", x->halo, halo, call->row, 1, false, true, err);
 }
 
-fcp_code fcp_cuda_halo(fcp_cuda_session *s, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks, cu_stream stream,
-                       fcp_error *err) {
+fcp_code fcp_cuda_halo(fcp_cuda_session *s, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks,
+                       cu_stream stream, fcp_error *err) {
     cuda_call call = {.what = {.row = row_bytes, .kind = FCP_CALL_HALO, .layer = layer}, .row = row_bytes};
     return make_call(s, &call, fill_halo, ranks, stream, err);
 }
@@ -783,7 +804,10 @@ static fcp_code fill_gradient(fcp_cuda_session *s, cuda_call *call, rank_call *r
 
 fcp_code fcp_cuda_halo_gradient(fcp_cuda_session *s, uint32_t layer, fcp_dtype dtype, uint64_t numbers,
                                 const fcp_halo_gradient_rank *ranks, cu_stream stream, fcp_error *err) {
-    cuda_call call = {.what = {.row = numbers, .kind = FCP_CALL_HALO_GRADIENT, .layer = layer, .pass = FCP_BACKWARD,
+    cuda_call call = {.what = {.row = numbers,
+                               .kind = FCP_CALL_HALO_GRADIENT,
+                               .layer = layer,
+                               .pass = FCP_BACKWARD,
                                .dtype = (uint32_t)dtype},
                       .row = numbers * fcp_dtype_size(dtype),
                       .adds = true};

@@ -106,15 +106,26 @@ static inline void rows_case(size_t row, size_t beyond, fk_u32 type, bool adds, 
             else memcpy(at, of, row);
         }
     const size_t all = row | beyond;
-    const fk_rows_launch x = {.runs = (uintptr_t)runs, .to = (uintptr_t)to, .from = zeros ? 0 : (uintptr_t)from, .row = row,
-                              .rows = rows, .pieces = (row + FK_ROW_PIECE - 1) / FK_ROW_PIECE, .run_count = RUNS,
-                              .back = back, .type = type,
-                              .width = narrow || all % 4 ? (fk_u32)number : all % 16 ? 4 : 16};
+    const fk_rows_launch x = {.runs = (uintptr_t)runs,
+                              .to = (uintptr_t)to,
+                              .from = zeros ? 0 : (uintptr_t)from,
+                              .row = row,
+                              .rows = rows,
+                              .pieces = (row + FK_ROW_PIECE - 1) / FK_ROW_PIECE,
+                              .run_count = RUNS,
+                              .back = back,
+                              .type = type,
+                              .width = narrow || all % 4 ? (fk_u32)number
+                                       : all % 16        ? 4
+                                                         : 16};
     const case_range ranges[] = {range("to", to, bytes, true), range("from", from, bytes, false),
-                                    range("runs", runs, sizeof runs, false)};
+                                 range("runs", runs, sizeof runs, false)};
     run(adds ? "fk_rows_add" : "fk_rows_move", &x, sizeof x, 0, ranges, 3, seed);
-    cr_assert(!memcmp(to_all, right_all, bytes + beyond + 16), "rows of %zu bytes at %zu, type %u, %s", row, beyond, type,
-              adds ? "added" : zeros ? "zeros" : "moved");
+    cr_assert(!memcmp(to_all, right_all, bytes + beyond + 16), "rows of %zu bytes at %zu, type %u, %s", row, beyond,
+              type,
+              adds    ? "added"
+              : zeros ? "zeros"
+                      : "moved");
     free(to_all);
     free(from_all);
     free(right_all);
@@ -159,17 +170,26 @@ static inline void scan_case(fk_u32 decay, size_t heads, size_t rows, size_t col
         for (size_t i = 0; whole && i < a / heads; i++) right[d + i] = then[d + i] * first[d + i];
     }
     const uintptr_t to = (uintptr_t)all[2], of[] = {(uintptr_t)first, (uintptr_t)then};
-    fk_scan_launch x = {.to = to + a * 4, .first = of[0] + a * 4, .then = of[1] + a * 4, .to_decay = whole ? to : 0,
-                        .first_decay = whole ? of[0] : 0, .then_decay = of[1], .heads = (fk_u32)heads,
-                        .rows = (fk_u32)rows, .columns = (fk_u32)columns, .decay = decay};
+    fk_scan_launch x = {.to = to + a * 4,
+                        .first = of[0] + a * 4,
+                        .then = of[1] + a * 4,
+                        .to_decay = whole ? to : 0,
+                        .first_decay = whole ? of[0] : 0,
+                        .then_decay = of[1],
+                        .heads = (fk_u32)heads,
+                        .rows = (fk_u32)rows,
+                        .columns = (fk_u32)columns,
+                        .decay = decay};
     x.width = (x.to | x.first | x.then | columns * 4) % 16 ? 4 : 16;
     const case_range ranges[] = {range("to", all[2], numbers * 4, true), range("first", first, numbers * 4, false),
-                                    range("then", then, numbers * 4, false)};
+                                 range("then", then, numbers * 4, false)};
     if (decay == FK_DECAY_MATRIX) run("fk_scan_matrix", &x, sizeof x, FK_SCAN_SHARED, ranges, 3, seed);
     else run("fk_scan_scaled", &x, sizeof x, 0, ranges, 3, seed);
     for (size_t i = 0; i < numbers; i++)
-        cr_assert_eq(fcp_float_bits(all[2][i]), fcp_float_bits(right[i]), "decay %u, %zu heads of %zu x %zu: number %zu: "
-                     "%a, not %a", decay, heads, rows, columns, i, (double)all[2][i], (double)right[i]);
+        cr_assert_eq(fcp_float_bits(all[2][i]), fcp_float_bits(right[i]),
+                     "decay %u, %zu heads of %zu x %zu: number %zu: "
+                     "%a, not %a",
+                     decay, heads, rows, columns, i, (double)all[2][i], (double)right[i]);
     for (int i = 0; i < 4; i++) free(memory[i]);
 }
 #endif

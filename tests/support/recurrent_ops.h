@@ -19,15 +19,15 @@ typedef struct recurrent_op {
     uint32_t layer, kind, count; /* count: tensors of a rank */
     fcp_pass pass;
     fcp_dtype dtype;
-    uint64_t row;                /* halo: bytes; its gradient: numbers */
-    unsigned written;            /* a bit for each tensor */
+    uint64_t row;     /* halo: bytes; its gradient: numbers */
+    unsigned written; /* a bit for each tensor */
     size_t bytes[OP_RANKS][OP_TENSORS], align;
     char *start[OP_RANKS][OP_TENSORS], *right[OP_RANKS][OP_TENSORS]; /* before the call, and behind it */
 } recurrent_op;
 
 /* Calls a session, whose first rank is `first`, with tensors at these places. */
-static inline fcp_code op_call(fcp_session *session, const recurrent_op *op, char *const (*at)[OP_TENSORS], uint32_t first,
-                               uint32_t ranks, void *stream, fcp_error *err) {
+static inline fcp_code op_call(fcp_session *session, const recurrent_op *op, char *const (*at)[OP_TENSORS],
+                               uint32_t first, uint32_t ranks, void *stream, fcp_error *err) {
     fcp_halo_rank halo[OP_RANKS];
     fcp_halo_gradient_rank gradient[OP_RANKS];
     fcp_scan_rank scan[OP_RANKS];
@@ -56,8 +56,14 @@ static inline void op_fill(const recurrent_op *op, fcp_dtype dtype, char *at, si
 static inline recurrent_op op_draw(const fcp_plan *plan, uint32_t layer, uint32_t kind, fcp_pass pass, fcp_dtype dtype,
                                    uint64_t row, uint64_t seed) {
     const fcp_recurrent *x = &plan->recurrent[layer];
-    recurrent_op op = {.plan = plan, .layer = layer, .kind = kind, .count = kind == OP_SCAN ? 3 : 2, .pass = pass,
-                       .dtype = kind == OP_SCAN ? FCP_FP32 : dtype, .row = row, .written = kind == OP_SCAN ? 4 : 2};
+    recurrent_op op = {.plan = plan,
+                       .layer = layer,
+                       .kind = kind,
+                       .count = kind == OP_SCAN ? 3 : 2,
+                       .pass = pass,
+                       .dtype = kind == OP_SCAN ? FCP_FP32 : dtype,
+                       .row = row,
+                       .written = kind == OP_SCAN ? 4 : 2};
     op.align = kind == OP_HALO ? 1 : fcp_dtype_size(op.dtype);
     cr_assert(plan->problem->ranks <= OP_RANKS);
     for (uint32_t r = 0; r < plan->problem->ranks; r++) {
@@ -65,8 +71,9 @@ static inline recurrent_op op_draw(const fcp_plan *plan, uint32_t layer, uint32_
         const size_t wide = row * (kind == OP_GRADIENT ? fcp_dtype_size(dtype) : 1);
         const size_t halo = stretches * ((size_t)x->before + x->after) * wide;
         const size_t state = stretches * x->heads * fcp_state_numbers(x) * 4;
-        op.bytes[r][0] = kind == OP_SCAN ? stretches * x->heads * fcp_decay_numbers(x) * 4
-                         : kind == OP_HALO ? tokens * wide : halo;
+        op.bytes[r][0] = kind == OP_SCAN   ? stretches * x->heads * fcp_decay_numbers(x) * 4
+                         : kind == OP_HALO ? tokens * wide
+                                           : halo;
         op.bytes[r][1] = kind == OP_SCAN ? state : kind == OP_HALO ? halo : tokens * wide;
         op.bytes[r][2] = kind == OP_SCAN ? state : 0;
         for (uint32_t t = 0; t < op.count; t++) {
@@ -91,8 +98,8 @@ static inline void op_compare(const recurrent_op *op, uint32_t rank, char *const
     for (uint32_t t = 0; t < op->count; t++)
         for (size_t i = 0; i < op->bytes[rank][t]; i++)
             cr_assert(is[t][i] == op->right[rank][t][i],
-                      "%s: layer %u, call %u, pass %d, row %lu: rank %u, tensor %u, byte %zu of %zu is %02x, not %02x", what,
-                      op->layer, op->kind, (int)op->pass, (unsigned long)op->row, rank, t, i, op->bytes[rank][t],
+                      "%s: layer %u, call %u, pass %d, row %lu: rank %u, tensor %u, byte %zu of %zu is %02x, not %02x",
+                      what, op->layer, op->kind, (int)op->pass, (unsigned long)op->row, rank, t, i, op->bytes[rank][t],
                       (unsigned char)is[t][i], (unsigned char)op->right[rank][t][i]);
 }
 

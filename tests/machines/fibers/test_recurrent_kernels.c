@@ -16,10 +16,18 @@ static void run(const char *kernel, const void *x, size_t bytes, uint32_t shared
     cr_assert_not_null(m);
     cr_assert(bytes && k->shared == shared && count <= MACHINE_RANGES);
     for (uint32_t i = 0; i < count; i++)
-        list[i] = (machine_range){.name = ranges[i].name, .begin = ranges[i].begin, .end = ranges[i].end,
+        list[i] = (machine_range){.name = ranges[i].name,
+                                  .begin = ranges[i].begin,
+                                  .end = ranges[i].end,
                                   .writable = ranges[i].writable};
-    const machine_launch launch = {.kernel = k->run, .parameters = x, .blocks = 1 + seed % 4, .threads = k->threads,
-                                   .shared = k->shared, .ranges = list, .range_count = count, .seed = seed,
+    const machine_launch launch = {.kernel = k->run,
+                                   .parameters = x,
+                                   .blocks = 1 + seed % 4,
+                                   .threads = k->threads,
+                                   .shared = k->shared,
+                                   .ranges = list,
+                                   .range_count = count,
+                                   .seed = seed,
                                    .resident = 1 + seed % 3};
     cr_assert(machine_run(m, &launch, text), "%s", text);
     machine_free(m);
@@ -42,17 +50,19 @@ Test(recurrent_kernels, rows_are_added_and_rounded) {
             for (size_t beyond = 0; beyond < 3; beyond++) {
                 const size_t size = type == FK_ROWS_FP32 ? 4 : 2;
                 if (beyond && numbers[i] > 1000) continue;
-                rows_case(numbers[i] * size, beyond * size, type, true, false, i % 3 == 1, i * 1000 + type * 100 + beyond, run);
+                rows_case(numbers[i] * size, beyond * size, type, true, false, i % 3 == 1,
+                          i * 1000 + type * 100 + beyond, run);
             }
 }
 
 Test(recurrent_kernels, summaries_are_combined) {
-    static const size_t sizes[][3] = {{1, 1, 1}, {3, 2, 5}, {2, 16, 16}, {5, 7, 12}, {1, 65, 3}, {2, 33, 64}, {1, 64, 66},
-                                      {1, 70, 130}, {4, 4, 4}, {2, 17, 1}};
+    static const size_t sizes[][3] = {{1, 1, 1},   {3, 2, 5},   {2, 16, 16},  {5, 7, 12}, {1, 65, 3},
+                                      {2, 33, 64}, {1, 64, 66}, {1, 70, 130}, {4, 4, 4},  {2, 17, 1}};
     for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (fk_u32 decay = 0; decay < 3; decay++)
             for (uint32_t whole = 0; whole < 2; whole++)
-                scan_case(decay, sizes[i][0], sizes[i][1], sizes[i][2], whole, i % 4 * 4, i * 10 + decay * 2 + whole, run);
+                scan_case(decay, sizes[i][0], sizes[i][1], sizes[i][2], whole, i % 4 * 4, i * 10 + decay * 2 + whole,
+                          run);
 }
 
 /* The size of a linear attention layer's state. */
@@ -68,9 +78,15 @@ Test(recurrent_kernels, a_state_is_combined_in_its_place) {
     for (int i = 0; i < ALL; i++) state[i] = small(&seed), then[i] = small(&seed);
     for (int i = 0; i < HEADS * ROWS; i++) decay[i] = small(&seed);
     for (int i = 0; i < ALL; i++) right[i] = decay[i / COLUMNS] * state[i] + then[i];
-    const fk_scan_launch x = {.to = (uintptr_t)state, .first = (uintptr_t)state, .then = (uintptr_t)then,
-                              .then_decay = (uintptr_t)decay, .heads = HEADS, .rows = ROWS, .columns = COLUMNS,
-                              .decay = FK_DECAY_VECTOR, .width = 4};
+    const fk_scan_launch x = {.to = (uintptr_t)state,
+                              .first = (uintptr_t)state,
+                              .then = (uintptr_t)then,
+                              .then_decay = (uintptr_t)decay,
+                              .heads = HEADS,
+                              .rows = ROWS,
+                              .columns = COLUMNS,
+                              .decay = FK_DECAY_VECTOR,
+                              .width = 4};
     const case_range ranges[] = {range("state", state, sizeof state, true), range("then", then, sizeof then, false),
                                  range("decay", decay, sizeof decay, false)};
     run("fk_scan_scaled", &x, sizeof x, 0, ranges, 3, 3);

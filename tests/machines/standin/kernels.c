@@ -48,11 +48,14 @@ static const struct {
 /* The kernels of layers that recur, which are a source of their own. */
 static bool find_recurrent(cu_function f) {
     const fibers_recurrent *all = &fibers_recurrent_kernels;
-    const struct { const char *name; const fibers_kernel *kernel; size_t parameters; } list[] = {
-        {"fk_rows_move", &all->rows_move, sizeof(fk_rows_launch)},
-        {"fk_rows_add", &all->rows_add, sizeof(fk_rows_launch)},
-        {"fk_scan_scaled", &all->scan_scaled, sizeof(fk_scan_launch)},
-        {"fk_scan_matrix", &all->scan_matrix, sizeof(fk_scan_launch)}};
+    const struct {
+        const char *name;
+        const fibers_kernel *kernel;
+        size_t parameters;
+    } list[] = {{"fk_rows_move", &all->rows_move, sizeof(fk_rows_launch)},
+                {"fk_rows_add", &all->rows_add, sizeof(fk_rows_launch)},
+                {"fk_scan_scaled", &all->scan_scaled, sizeof(fk_scan_launch)},
+                {"fk_scan_matrix", &all->scan_matrix, sizeof(fk_scan_launch)}};
     char entry[48];
     snprintf(entry, sizeof entry, "FK_KERNEL(%s,", f->name);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
@@ -268,7 +271,9 @@ static void rows_ranges(node *n) {
 static void scan_ranges(node *n) {
     const fk_scan_launch *p = &n->parameters.scan;
     const uint64_t state = 4ull * p->heads * p->rows * p->columns;
-    const uint64_t each = p->decay == FK_DECAY_SCALAR ? 1 : p->decay == FK_DECAY_VECTOR ? p->rows : (uint64_t)p->rows * p->rows;
+    const uint64_t each = p->decay == FK_DECAY_SCALAR   ? 1
+                          : p->decay == FK_DECAY_VECTOR ? p->rows
+                                                        : (uint64_t)p->rows * p->rows;
     const uint64_t decay = 4 * each * p->heads;
     range_add(&n->reads, p->first, state);
     range_add(&n->reads, p->then, state);
@@ -400,7 +405,8 @@ static bool run_kernel(node *n, bool (*outside)(void *), void *context_of_outsid
         for (int i = 0; i < 3; i++) add_memory(list, &count, places[i], context);
     } else if (is_scan(n)) {
         const fk_scan_launch *scan = &n->parameters.scan;
-        const uint64_t places[] = {scan->to, scan->first, scan->then, scan->to_decay, scan->first_decay, scan->then_decay};
+        const uint64_t places[] = {scan->to,       scan->first,       scan->then,
+                                   scan->to_decay, scan->first_decay, scan->then_decay};
         for (int i = 0; i < 6; i++) add_memory(list, &count, places[i], context);
     } else if (n->function->parameters == sizeof n->parameters.gather) {
         const fk_gather_launch *g = &n->parameters.gather;

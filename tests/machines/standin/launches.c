@@ -109,7 +109,8 @@ API cuModuleLoadData(cu_module *out, const void *image) {
     const char *made_by = strstr(image, "// NVRTC "); /* the last line of what the stand-in for NVRTC makes */
     if (control.newest && made_by && atoi(made_by + 9) > control.newest) return control.newest_with;
     const bool recurrent = !strncmp(image, "#define FK_RECURRENT 1\n", 23);
-    bool probe = recurrent || !strncmp(image, "#define GPU_CHECK ", 18); /* gpu-check's own kernels, which do nothing here */
+    bool probe =
+        recurrent || !strncmp(image, "#define GPU_CHECK ", 18); /* gpu-check's own kernels, which do nothing here */
     if (strstr(image, "\"prim_sm90_ptx.h\"") && (control.major != 9 || control.minor != 0)) return NO_BINARY;
     const char *form = "#define FK_HEAD_DIM %u #define FK_VALUE_DIM %u #define FK_BF16 %u #define FK_HAS_SCORE %u";
     if (!current || (!probe && sscanf(image, form, &head_dim, &value_dim, &bf16, &score) != 4))

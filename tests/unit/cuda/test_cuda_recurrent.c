@@ -1,6 +1,6 @@
-/* test_cuda_recurrent.c: halos and scans of sessions on the stand-in driver. Every result has the bits of the host's, in
- * whatever memory tensors are and on whatever stream. The stand-in runs work in any order that events allow, so a missing
- * event is trouble or a wrong result. */
+/* test_cuda_recurrent.c: halos and scans of sessions on the stand-in driver. Every result has the bits of the host's,
+ * in whatever memory tensors are and on whatever stream. The stand-in runs work in any order that events allow, so a
+ * missing event is trouble or a wrong result. */
 #include <stdio.h>
 
 #include "runtime/libraries/cuda_driver.h"
@@ -45,8 +45,8 @@ static void machine_close(machine *m) {
     cr_assert_str_empty(m->x->trouble, "%s", m->x->trouble);
 }
 
-/* Where tensors lie: on the rank's device, on the first one, in pinned or in ordinary memory of the host; or each tensor
- * somewhere else. */
+/* Where tensors lie: on the rank's device, on the first one, in pinned or in ordinary memory of the host; or each
+ * tensor somewhere else. */
 typedef enum where { OWN, FIRST, PINNED, PAGEABLE, MIXED, WHERES } where;
 
 typedef struct placed {
@@ -89,21 +89,25 @@ static void compare_all(const recurrent_op *op, const placed *p, const char *wha
 
 /* A batch, ranks on one or two nodes, and placements of several kinds. */
 static fcp_plan *plan_for(uint64_t seed, fcp_recurrent *layers, uint32_t count, char *text, size_t size) {
-    static const char *const clusters[] = {"gpus = 4", "nodes = 2; gpus = 2", "gpus = 1", "nodes = 3; gpus = 1", "gpus = 3",
-                                           "nodes = 2; gpus = 3"};
-    static const char *const plans[] = {"layout = zigzag; strategy = zigzag; block = 128", "strategy = fcp; block = 128",
+    static const char *const clusters[] = {"gpus = 4", "nodes = 2; gpus = 2", "gpus = 1", "nodes = 3; gpus = 1",
+                                           "gpus = 3", "nodes = 2; gpus = 3"};
+    static const char *const plans[] = {"layout = zigzag; strategy = zigzag; block = 128",
+                                        "strategy = fcp; block = 128",
                                         "strategy = cad; block = 128",
-                                        "layout = contiguous; strategy = ring; block = 128", "strategy = ring; block = 128", "block = 32"};
+                                        "layout = contiguous; strategy = ring; block = 128",
+                                        "strategy = ring; block = 128",
+                                        "block = 32"};
     uint64_t random = seed;
     char lengths[200] = "";
     size_t used = 0;
     for (uint64_t i = 0, n = 1 + splitmix(&random) % 4; i < n; i++)
         used += (size_t)snprintf(lengths + used, sizeof lengths - used, "%s%u", i ? ", " : "",
                                  1 + (unsigned)(splitmix(&random) % 500));
-    snprintf(text, size,
-             "model { heads = 2; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { %s }\nbatch { lengths = [%s] }\n"
-             "plan { mask = causal; %s; passes = forward, backward }\n",
-             clusters[seed % 6], lengths, plans[splitmix(&random) % 6]);
+    snprintf(
+        text, size,
+        "model { heads = 2; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { %s }\nbatch { lengths = [%s] }\n"
+        "plan { mask = causal; %s; passes = forward, backward }\n",
+        clusters[seed % 6], lengths, plans[splitmix(&random) % 6]);
     scatter by = scatter_new(seed);
     by.one_range = true; /* else queries and keys may have homes of their own */
     fcp_plan *plan = strstr(text, "block = 32") ? scatter_plan(text, &by) : plan_named("recurrent", text);
@@ -120,8 +124,11 @@ static fcp_session *open_host(const fcp_plan *plan) {
     return session;
 }
 static fcp_session *open_cuda(standin *x, const fcp_plan *plan, uint32_t timeout_s) {
-    const fcp_session_options options = {
-        .size = sizeof options, .backend = "cuda", .timeout_s = timeout_s, .graph_from = 2, .stage_bytes = 4096};
+    const fcp_session_options options = {.size = sizeof options,
+                                         .backend = "cuda",
+                                         .timeout_s = timeout_s,
+                                         .graph_from = 2,
+                                         .stage_bytes = 4096};
     fcp_session *session = NULL;
     fcp_error err = {0};
     x->plan = plan;
@@ -202,22 +209,26 @@ Test(cuda_recurrent, calls_come_one_after_the_other, .timeout = 300) {
         x->seed = seed;
         for (uint32_t r = 0; r < ranks; r++)
             for (int t = 0; t < FCP_TENSORS; t++) {
-                const size_t bytes = fcp_tensors_tokens(plan, r, (fcp_tensor)t) * fcp_tensor_token_bytes(&shape, (fcp_tensor)t);
+                const size_t bytes =
+                    fcp_tensors_tokens(plan, r, (fcp_tensor)t) * fcp_tensor_token_bytes(&shape, (fcp_tensor)t);
                 m.cuda->call.context_set(m.contexts[r % 2]);
                 cr_assert(!m.cuda->call.allocate(&memory[r][t], bytes + 16));
                 memset((void *)(uintptr_t)memory[r][t], 0, bytes);
                 if (t != FCP_TENSOR_DLSE) fcp_tensors_set(&tensors[r], (fcp_tensor)t, (void *)(uintptr_t)memory[r][t]);
             }
         m.cuda->call.context_set(m.contexts[0]);
-        /* a scan, a scan of what came of it, its backward scan, a halo, and one of tensors in host memory; each twice */
+        /* a scan, a scan of what came of it, its backward scan, a halo, and one of tensors in host memory; each twice
+         * */
         enum { OPS = 5 };
         recurrent_op ops[OPS];
         placed p[OPS];
-        for (int i = 0; i < 3; i++) ops[i] = op_draw(plan, 3, OP_SCAN, i == 2 ? FCP_BACKWARD : FCP_FORWARD, FCP_FP32, 0, seed + 9);
+        for (int i = 0; i < 3; i++)
+            ops[i] = op_draw(plan, 3, OP_SCAN, i == 2 ? FCP_BACKWARD : FCP_FORWARD, FCP_FP32, 0, seed + 9);
         for (int i = 3; i < OPS; i++) ops[i] = op_draw(plan, 1, OP_HALO, FCP_FORWARD, FCP_FP32, i == 3 ? 64 : 12, seed);
         for (int i = 0; i < OPS; i++) {
             if (i == 1 || i == 2)
-                for (uint32_t r = 0; r < ranks; r++) memcpy(ops[i].right[r][1], ops[i - 1].right[r][2], ops[i].bytes[r][1]);
+                for (uint32_t r = 0; r < ranks; r++)
+                    memcpy(ops[i].right[r][1], ops[i - 1].right[r][2], ops[i].bytes[r][1]);
             op_judge(host, &ops[i]);
             place(&m, &ops[i], i == 4 ? PAGEABLE : OWN, 0, &p[i]);
             for (uint32_t r = 0; (i == 1 || i == 2) && r < ranks; r++) p[i].at[r][1] = p[i - 1].at[r][2];
@@ -276,7 +287,8 @@ Test(cuda_recurrent, the_callers_stream) {
                 }
             if (side) break;
             x->seed = i;
-            cr_assert(op_call(session, &op, p.at, 0, plan->problem->ranks, m.streams[0], &err) == FCP_OK, "%s", err.message);
+            cr_assert(op_call(session, &op, p.at, 0, plan->problem->ranks, m.streams[0], &err) == FCP_OK, "%s",
+                      err.message);
         }
         cr_assert(!m.cuda->call.stream_wait(m.streams[0]));
         compare_all(&op, &out, "copied behind the call");
@@ -291,8 +303,8 @@ Test(cuda_recurrent, the_callers_stream) {
     machine_close(&m);
 }
 
-/* Another plan of the same session, with other layers; and a session whose first plan has layers while the second one is
- * selected. Memory is the allocator's, and it gets all of it back. */
+/* Another plan of the same session, with other layers; and a session whose first plan has layers while the second one
+ * is selected. Memory is the allocator's, and it gets all of it back. */
 Test(cuda_recurrent, other_plans, .timeout = 300) {
     standin *x = stand();
     fcp_recurrent layers[OP_LAYERS];
@@ -308,7 +320,10 @@ Test(cuda_recurrent, other_plans, .timeout = 300) {
     }
     pool.cuda = m.cuda;
     pool.contexts[0] = m.contexts[0];
-    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 60, .stage_bytes = 4096,
+    fcp_session_options options = {.size = sizeof options,
+                                   .backend = "cuda",
+                                   .timeout_s = 60,
+                                   .stage_bytes = 4096,
                                    .allocator = {&pool, pool_allocate, pool_release}};
     fcp_session *session;
     x->plan = plans[0];
@@ -545,7 +560,8 @@ Test(cuda_recurrent, mistakes) {
     memcpy(at, s.p.at, sizeof at);
     at[1][1] = s.p.at[1][1] + 2;
     cr_assert_eq(op_call(session, &s.op, at, 0, ranks, NULL, &err), FCP_E_TENSOR);
-    cr_assert(strstr(err.message, "rank 1: tensor state begins at an address that is no multiple of 4"), "%s", err.message);
+    cr_assert(strstr(err.message, "rank 1: tensor state begins at an address that is no multiple of 4"), "%s",
+              err.message);
     at[1][1] = s.p.at[1][1] + 4;
     cr_assert_eq(op_call(session, &s.op, at, 0, ranks, NULL, &err), FCP_E_TENSOR);
     cr_assert(strstr(err.message, "rank 1: tensor state of ") && err.where.rank == 1, "%s", err.message);

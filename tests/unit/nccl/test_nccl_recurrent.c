@@ -1,6 +1,6 @@
-/* test_nccl_recurrent.c: halos and scans of processes that communicate by NCCL: the bits of the host, in device memory and
- * in that of the host; on one fabric and on two; before attention and behind it. And ranks that call something else, fail,
- * die or stall: all end with an error, and none hangs. */
+/* test_nccl_recurrent.c: halos and scans of processes that communicate by NCCL: the bits of the host, in device memory
+ * and in that of the host; on one fabric and on two; before attention and behind it. And ranks that call something
+ * else, fail, die or stall: all end with an error, and none hangs. */
 #include "tests/support/amount.h"
 #include "tests/support/nccl_ranks.h"
 #include "tests/support/recurrent_ops.h"
@@ -9,12 +9,12 @@
 typedef struct recurring {
     const fcp_plan *plan;
     uint64_t seed;
-    bool device;          /* tensors lie on the devices, and calls name a stream */
+    bool device; /* tensors lie on the devices, and calls name a stream */
     uint32_t timeout_s;
     unsigned odd;
-    int fault;            /* of the odd rank's group_at-th group from the first call on */
+    int fault; /* of the odd rank's group_at-th group from the first call on */
     long group_at;
-    bool driver;          /* its driver fails, one call after the other, from `first` on */
+    bool driver; /* its driver fails, one call after the other, from `first` on */
     int turns;
 } recurring;
 
@@ -28,10 +28,18 @@ static void prepare(process *p, uint64_t seed) {
 
 static fcp_session *join(process *p, uint32_t timeout_s, fcp_error *err) {
     const recurring *x = p->argument;
-    const fcp_start start = {.size = sizeof start, .ranks = p->ranks, .rank = p->rank, .device = p->rank + 1,
+    const fcp_start start = {.size = sizeof start,
+                             .ranks = p->ranks,
+                             .rank = p->rank,
+                             .device = p->rank + 1,
                              .id = p->shared->id.bytes};
-    const fcp_session_options options = {.size = sizeof options, .backend = "cuda", .transport = "nccl", .start = &start,
-                                         .timeout_s = timeout_s, .graph_from = 1, .stage_bytes = 4096};
+    const fcp_session_options options = {.size = sizeof options,
+                                         .backend = "cuda",
+                                         .transport = "nccl",
+                                         .start = &start,
+                                         .timeout_s = timeout_s,
+                                         .graph_from = 1,
+                                         .stage_bytes = 4096};
     fcp_session *session = NULL;
     fcp_session_create(x->plan, &options, &session, err);
     return session;
@@ -109,7 +117,8 @@ static void one_rank(process *p) {
         const fcp_code code = op_call(session, &op, o.at, p->rank, 1, x->device ? o.stream : NULL, &err);
         CHECK(p, code == FCP_OK, "layer %u: %s; %s", layer, err.message, p->cuda->trouble);
         if (x->device) CHECK(p, fcp_session_wait(session, &err) == FCP_OK, "%s; %s", err.message, p->cuda->trouble);
-        CHECK(p, code || alike(&op, p->rank, o.at[p->rank]), "call %u: layer %u, kind %u: other bits", i, layer, op.kind);
+        CHECK(p, code || alike(&op, p->rank, o.at[p->rank]), "call %u: layer %u, kind %u: other bits", i, layer,
+              op.kind);
         own_release(p, &o, &op);
         op_free(&op);
         if (i % 9) continue;
@@ -126,7 +135,8 @@ static void one_rank(process *p) {
     own_close(p, &o);
 }
 
-static fcp_plan *plan_with_layers(uint64_t seed, unsigned ranks, unsigned nodes, const char *lengths, const char *more) {
+static fcp_plan *plan_with_layers(uint64_t seed, unsigned ranks, unsigned nodes, const char *lengths,
+                                  const char *more) {
     fcp_recurrent layers[OP_LAYERS];
     op_layers(seed, layers);
     fcp_plan *plan = make_plan("causal", ranks, nodes, lengths, more);
@@ -156,15 +166,16 @@ Test(nccl_recurrent, as_the_host, .timeout = 600) {
                  {1, 1, "300, 200", ""},
                  {6, 2, "700, 200, 100", "; strategy = cad"}};
     for (uint32_t i = 0; i < amount(5, 24); i++) {
-        fcp_plan *plan = plan_with_layers(i, plans[i % 6].ranks, plans[i % 6].nodes, plans[i % 6].lengths,
-                                          plans[i % 6].more);
+        fcp_plan *plan =
+            plan_with_layers(i, plans[i % 6].ranks, plans[i % 6].nodes, plans[i % 6].lengths, plans[i % 6].more);
         recurring x = {.plan = plan, .seed = i, .device = i / 2 % 2};
         run_all(&x, one_rank, plans[i % 6].lengths);
         fcp_plan_free(plan);
     }
 }
 
-/* One rank calls another layer than the others, in a call that is new: all are told, and go on. Then it lacks memory. */
+/* One rank calls another layer than the others, in a call that is new: all are told, and go on. Then it lacks memory.
+ * */
 static void one_differs(process *p) {
     const recurring *x = p->argument;
     fcp_error err = {0};
@@ -237,7 +248,8 @@ Test(nccl_recurrent, a_rank_dies_or_stalls, .timeout = 300) {
     static const int faults[] = {STANDIN_DIES, STANDIN_STALLS};
     for (unsigned i = 0; i < 4; i++) {
         fcp_plan *plan = plan_with_layers(3, 4, i < 2 ? 1 : 2, "1100", "; layout = contiguous; strategy = ring");
-        recurring x = {.plan = plan, .seed = i, .odd = 1 + i / 2, .fault = faults[i % 2], .group_at = 1, .timeout_s = 1};
+        recurring x =
+            {.plan = plan, .seed = i, .odd = 1 + i / 2, .fault = faults[i % 2], .group_at = 1, .timeout_s = 1};
         const unsigned except = x.fault == STANDIN_DIES ? 1u << x.odd : 0;
         process_shared *s = process_shared_make();
         process_run(s, 4, one_stalls, &x);
