@@ -266,16 +266,16 @@ void fcp_plan_positions(const fcp_plan *plan, uint32_t rank, bool keys, int64_t 
 
 /* A stretch: neighbouring tokens of one document that lie one behind the other in a rank's tensors. */
 typedef struct fcp_stretch {
-    uint64_t document; /* its number, as fcp_plan_documents counts; an extract has numbers of its own */
-    uint64_t start;    /* the row of its first token in the packed batch */
-    uint64_t first;    /* and in the rank's tensors */
-    uint64_t length;   /* tokens, at least 1 */
+    uint64_t document;     /* its number, as fcp_plan_documents counts; an extract has numbers of its own */
+    uint64_t start;        /* the row of its first token in the packed batch */
+    uint64_t first;        /* and in the rank's tensors */
+    uint64_t length;       /* tokens, at least 1 */
     uint32_t begins, ends; /* 1: its first token is the document's first; its last token is the document's last */
 } fcp_stretch;
 /* The stretches of a rank, in the order of its tensors: returns how many there are, and writes them to `out` unless
  * that is NULL. Together they are all tokens of the rank. They never change the order of the rank's tokens, so their
- * lengths, added up, are the cu_seqlens of a kernel that takes packed sequences. A plan of which
- * some sequence has another number of queries than of keys has none. Where the caller holds keys elsewhere than queries
+ * lengths, added up, are the cu_seqlens of a kernel that takes packed sequences. A plan of which some sequence has
+ * another number of queries than of keys has none. Where the caller holds keys elsewhere than queries
  * (some plans that divide heads), the tokens are where their queries are. */
 uint32_t fcp_plan_stretches(const fcp_plan *plan, uint32_t rank, fcp_stretch *out);
 

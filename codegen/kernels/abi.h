@@ -267,13 +267,13 @@ typedef struct fk_gather_launch {
     fk_gather_tensor tensor[FK_GATHER_TENSORS];
 } fk_gather_launch;
 
-/* --- layers that recur (recurrent_kernels.h) ------------------------------------------------------------------------------- */
+/* --- layers that recur (recurrent_kernels.h) ---------------------------------------------------------------------- */
 
-/* fk_rows_move and fk_rows_add copy or add rows between two places, such as a tensor and a message. A run is rows that lie
- * side by side in both: rows [to, to + count) of one and [from, from + count) of the other. */
+/* fk_rows_move and fk_rows_add copy or add rows between two places, such as a tensor and a message. A run is rows that
+ * lie side by side in both: rows [to, to + count) of one and [from, from + count) of the other. */
 typedef struct fk_rows_run {
     fk_u64 to, from;
-    fk_u64 at; /* how many rows the runs before it have */
+    fk_u64 at;              /* how many rows the runs before it have */
     fk_u64 count;
 } fk_rows_run;
 enum { FK_ROWS_FP32, FK_ROWS_FP16, FK_ROWS_BF16 }; /* as fcp_dtype */
@@ -284,26 +284,22 @@ typedef struct fk_rows_launch {
     fk_u64 row, rows;       /* row: bytes */
     fk_u64 pieces;          /* of a row, of FK_ROW_PIECE bytes but for the last */
     fk_u32 run_count, back; /* back: rows go from what a run calls `to` to what it calls `from` */
-    fk_u32 width; /* bytes that a thread does at once: 16, 4, or the size of a number (a byte, if rows are moved);
+    fk_u32 width;           /* bytes that a thread does at once: 16, 4, or the size of a number (a byte, if rows move);
                              * it divides `row` and both addresses */
-    fk_u32 type;  /* of fk_rows_add: FK_ROWS_* */
+    fk_u32 type;            /* of fk_rows_add: FK_ROWS_* */
 } fk_rows_launch;
 
-/* fk_scan_scaled and fk_scan_matrix: what `first` does to a state, and then what `then` does. Addresses of floats, of heads
- * that lie behind each other: b [heads][rows][columns], and A [heads], [heads][rows] or [heads][rows][rows]. */
+/* fk_scan_scaled and fk_scan_matrix: what `first` does to a state, and then what `then` does. Addresses of floats, of
+ * heads that lie behind each other: b [heads][rows][columns], and A [heads], [heads][rows] or [heads][rows][rows]. */
 enum { FK_DECAY_SCALAR, FK_DECAY_VECTOR, FK_DECAY_MATRIX }; /* as fcp_decay */
 typedef struct fk_scan_launch {
     fk_u64 to, first, then;
     fk_u64 to_decay, first_decay, then_decay; /* to_decay, first_decay: 0 if the result is a state */
     fk_u32 heads, rows, columns, decay;
-    fk_u32 width, pad; /* of fk_scan_scaled: 16 if that divides rows of b and the three addresses of b, else 4 */
+    fk_u32 width, pad;      /* of fk_scan_scaled: 16 if that divides rows of b and the three addresses of b, else 4 */
 } fk_scan_launch;
-enum {
-    FK_SCAN_TILE = 64,
-    FK_SCAN_DEPTH = 16,
-    FK_SCAN_STRIDE = FK_SCAN_TILE + 4,
-    FK_SCAN_SHARED = 2 * FK_SCAN_DEPTH * FK_SCAN_STRIDE * 4
-};
+enum { FK_SCAN_TILE = 64, FK_SCAN_DEPTH = 16, FK_SCAN_STRIDE = FK_SCAN_TILE + 4,
+       FK_SCAN_SHARED = 2 * FK_SCAN_DEPTH * FK_SCAN_STRIDE * 4 };
 
 /* --- waits -------------------------------------------------------------------------------------------------------- */
 /* Builds that watch their waits (FK_BOUND, FK_WAITED in prim_ptx.h) leave these tables in the module's memory, under

@@ -1,13 +1,14 @@
-/* recurrent_kernels.h: the kernels of layers that recur (runtime/plan/recurrent.h): rows of halos on their way, and summaries of
- * stretches combined. They are a source of their own, which no plan changes, so each architecture compiles it once.
+/* recurrent_kernels.h: the kernels of layers that recur (runtime/plan/recurrent.h): rows of halos on their way, and
+ * summaries of stretches combined. They are a source of their own, which no plan changes, so each architecture compiles
+ * it once.
  *
  * Example: two stretches follow each other. The first turns a state h into A h + b, the second what comes of that into
- * A' .. + b'. Together they are A' A, A' b + b'. fk_scan_scaled computes that where A is a number or a diagonal for each
- * head, and fk_scan_matrix where it is a matrix.
+ * A' .. + b'. Together they are A' A, A' b + b'. fk_scan_scaled computes that where A is a number or a diagonal for
+ * each head, and fk_scan_matrix where it is a matrix.
  *
  * Requires: abi.h and the primitives; nothing else.
- * Grid:     any number of CTAs of FK_SUPPORT_THREADS. No two threads write the same number, and the order of every sum is
- *           fixed. So a launch gives the same bits on any grid, and those of the host's loops: products and sums are
+ * Grid:     any number of CTAs of FK_SUPPORT_THREADS. No two threads write the same number, and the order of every sum
+ *           is fixed. So a launch gives the same bits on any grid, and those of the host's loops: products and sums are
  *           rounded one by one.
  * Cost:     rows and scaled states are read once and written once. A product of matrices reads a tile for each 64 x 64
  *           numbers of its result.
@@ -47,8 +48,8 @@ FK_DEVICE fk_rows_piece fk_rows_piece_of(const fk_rows_launch *p, fk_u64 i) {
 FK_KERNEL(fk_rows_move, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_rows_launch launch) {
     const fk_rows_launch *p = &launch;
     const fk_u32 warps = FK_SUPPORT_THREADS / 32, lane = fk_thread() % 32;
-    for (fk_u64 i = (fk_u64)fk_cta() * warps + fk_thread() / 32; i < p->rows * p->pieces;
-         i += (fk_u64)fk_ctas() * warps) {
+    const fk_u64 step = (fk_u64)fk_ctas() * warps;
+    for (fk_u64 i = (fk_u64)fk_cta() * warps + fk_thread() / 32; i < p->rows * p->pieces; i += step) {
         const fk_rows_piece x = fk_rows_piece_of(p, i); // cost: step
         for (fk_u32 at = lane * p->width; at < x.bytes; at += 32 * p->width) {
             if (p->width == 16) {
@@ -78,8 +79,8 @@ FK_DEVICE fk_u32 fk_rows_sum(fk_u32 type, fk_u32 a, fk_u32 b) {
 FK_KERNEL(fk_rows_add, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_rows_launch launch) {
     const fk_rows_launch *p = &launch;
     const fk_u32 warps = FK_SUPPORT_THREADS / 32, lane = fk_thread() % 32;
-    for (fk_u64 i = (fk_u64)fk_cta() * warps + fk_thread() / 32; i < p->rows * p->pieces;
-         i += (fk_u64)fk_ctas() * warps) {
+    const fk_u64 step = (fk_u64)fk_ctas() * warps;
+    for (fk_u64 i = (fk_u64)fk_cta() * warps + fk_thread() / 32; i < p->rows * p->pieces; i += step) {
         const fk_rows_piece x = fk_rows_piece_of(p, i); // cost: step
         for (fk_u32 at = lane * p->width; at < x.bytes; at += 32 * p->width) {
             if (p->type == FK_ROWS_FP32 && p->width == 16) {
@@ -112,8 +113,8 @@ FK_KERNEL(fk_rows_add, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_rows_launch launch
 
 /* --- scans -------------------------------------------------------------------------------------------------------- */
 
-/* to = then.A first + then.b for each row of each head, one warp a row. A has a number for each head, or for each row of
- * it. If the result is whole, also to.A = then.A first.A. */
+/* to = then.A first + then.b for each row of each head, one warp a row. A has a number for each head, or for each row
+ * of it. If the result is whole, also to.A = then.A first.A. */
 FK_KERNEL(fk_scan_scaled, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_scan_launch launch) {
     const fk_scan_launch *p = &launch;
     const fk_u64 rows = (fk_u64)p->heads * p->rows, each = p->decay == FK_DECAY_SCALAR ? p->rows : 1;
@@ -169,19 +170,20 @@ FK_DEVICE void fk_scan_load_right(const fk_scan_product *x, fk_u32 tile, fk_u32 
     }
 }
 
-/* One tile of a product, by a whole CTA. A thread has 4 x 4 numbers of it. Each begins with what is added, and then come
- * the products in the order of k. */
+/* One tile of a product, by a whole CTA. A thread has 4 x 4 numbers of it. Each begins with what is added, and then
+ * come the products in the order of k. */
 FK_DEVICE void fk_scan_tile(const fk_scan_product *x) {
     const fk_u32 left = fk_shared(), right = left + FK_SCAN_DEPTH * FK_SCAN_STRIDE * 4;
     const fk_u32 row = fk_thread() / 16 * 4, column = fk_thread() % 16 * 4;
     float sum[4][4];
     FK_UNROLL
-    for (fk_u32 i = 0; i < 4; i++) FK_UNROLL
-    for (fk_u32 j = 0; j < 4; j++) {
-        const fk_u32 r = x->row + row + i, c = x->column + column + j;
-        const int there = x->add && r < x->m && c < x->n;
-        sum[i][j] = there ? fk_load(x->add + ((fk_u64)r * x->n + c) * 4) : 0;
-    }
+    for (fk_u32 i = 0; i < 4; i++)
+        FK_UNROLL
+        for (fk_u32 j = 0; j < 4; j++) {
+            const fk_u32 r = x->row + row + i, c = x->column + column + j;
+            const int there = x->add && r < x->m && c < x->n;
+            sum[i][j] = there ? fk_load(x->add + ((fk_u64)r * x->n + c) * 4) : 0;
+        }
     for (fk_u32 k = 0; k < x->m; k += FK_SCAN_DEPTH) {
         const fk_u32 depth = x->m - k < FK_SCAN_DEPTH ? x->m - k : FK_SCAN_DEPTH;
         fk_sync();
@@ -195,21 +197,23 @@ FK_DEVICE void fk_scan_tile(const fk_scan_product *x) {
             fk_load_shared2(b, right + (d * FK_SCAN_STRIDE + column) * 4);
             fk_load_shared2(b + 2, right + (d * FK_SCAN_STRIDE + column + 2) * 4);
             FK_UNROLL
-            for (fk_u32 i = 0; i < 4; i++) FK_UNROLL
-            for (fk_u32 j = 0; j < 4; j++) sum[i][j] = fk_rounded_sum(sum[i][j], fk_rounded_product(a[i], b[j]));
+            for (fk_u32 i = 0; i < 4; i++)
+                FK_UNROLL
+                for (fk_u32 j = 0; j < 4; j++) sum[i][j] = fk_rounded_sum(sum[i][j], fk_rounded_product(a[i], b[j]));
         }
     }
     FK_UNROLL
-    for (fk_u32 i = 0; i < 4; i++) FK_UNROLL
-    for (fk_u32 j = 0; j < 4; j++) {
-        const fk_u32 r = x->row + row + i, c = x->column + column + j;
-        if (r < x->m && c < x->n) fk_store(x->to + ((fk_u64)r * x->n + c) * 4, sum[i][j]);
-    }
+    for (fk_u32 i = 0; i < 4; i++)
+        FK_UNROLL
+        for (fk_u32 j = 0; j < 4; j++) {
+            const fk_u32 r = x->row + row + i, c = x->column + column + j;
+            if (r < x->m && c < x->n) fk_store(x->to + ((fk_u64)r * x->n + c) * 4, sum[i][j]);
+        }
 }
 
-/* to = then.A first + then.b for each head, where A is a matrix; and if the result is whole, to.A = then.A first.A. A CTA
- * does a tile of FK_SCAN_TILE x FK_SCAN_TILE numbers at a time: for each head those of the state, then those of A. `to`
- * and to_decay are neither operand. */
+/* to = then.A first + then.b for each head, where A is a matrix; and if the result is whole, to.A = then.A first.A. A
+ * CTA does a tile of FK_SCAN_TILE x FK_SCAN_TILE numbers at a time: for each head those of the state, then those of A.
+ * `to` and to_decay are neither operand. */
 FK_KERNEL(fk_scan_matrix, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_scan_launch launch) {
     const fk_scan_launch *p = &launch;
     const fk_u32 down = (p->rows + FK_SCAN_TILE - 1) / FK_SCAN_TILE;
@@ -218,8 +222,8 @@ FK_KERNEL(fk_scan_matrix, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_scan_launch lau
     for (fk_u64 i = fk_cta(); i < each * p->heads; i += fk_ctas()) {
         const fk_u64 head = i / each, within = i % each, of_decay = within >= (fk_u64)down * across;
         const fk_u64 decay = head * p->rows * p->rows * 4, state = head * p->rows * p->columns * 4;
-        const fk_u32 tile = (fk_u32)(of_decay ? within - (fk_u64)down * across : within),
-                     wide = of_decay ? down : across;
+        const fk_u32 tile = (fk_u32)(of_decay ? within - (fk_u64)down * across : within);
+        const fk_u32 wide = of_decay ? down : across;
         fk_scan_product x;
         x.to = of_decay ? p->to_decay + decay : p->to + state;
         x.left = p->then_decay + decay;

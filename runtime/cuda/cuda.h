@@ -193,8 +193,8 @@ enum { CUDA_TABLE_GRADIENTS = FCP_PASSES, CUDA_MAXIMA, CUDA_WITH_KEYS, CUDA_GRAP
  *   MESSAGES   the messages of one LAUNCH of inputs or outputs
  *   ROUNDED    messages of partial results, one for each fabric and direction
  *   HALO_RUNS  the runs of rows of the plan's halos. There are none before the first call of a layer that recurs
- *   RECURRING  what such calls work in: temporaries of a scan, messages of a halo, tensors of the caller's that do not lie
- *              on the rank's device. It is as large as the largest call so far
+ *   RECURRING  what such calls work in: temporaries of a scan, messages of a halo, and tensors of the caller's that do
+ *              not lie on the rank's device. It is as large as the largest call so far needs
  *   LISTS      the work lists, an entry for each pass
  */
 enum {
@@ -647,9 +647,10 @@ typedef fcp_code cuda_put(fcp_cuda_session *s, void *call, cu_stream origin, boo
 /* A call of the caller's that names a stream, or none (NULL).
  *   call_begin   finds the stream's device and makes the session's first device current. *out_before: the context to
  *                which the call goes back, also after an error
- *   call_put     puts the call into that stream, by `put`. With `host` some tensors lie in host memory, and the call has
- *                ended when this returns. An error breaks the session
- *   await_before, mark_finished   what `put` does first and last: calls come one after the other, whatever their streams */
+ *   call_put     puts the call into that stream, by `put`. With `host` some tensors lie in host memory, and the call
+ *                has ended when this returns. An error breaks the session
+ *   await_before, mark_finished
+ *                what `put` does first and last: calls come one after the other, whatever their streams */
 fcp_code fcp_cuda_call_begin(fcp_cuda_session *s, cu_stream stream, cu_context *out_before, cuda_device **out_device,
                              fcp_error *err);
 fcp_code fcp_cuda_call_put(fcp_cuda_session *s, cuda_put *put, void *call, cuda_device *d, cu_stream stream, bool host,

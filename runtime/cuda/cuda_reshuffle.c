@@ -45,8 +45,8 @@ static const cuda_tensor_memory *known_memory(const fcp_cuda_session *s, uint32_
 
 /* Finds the kind of the memory at an address, and its device. If the check of the rank's tensors has found that out,
  * the answer is taken from there: a run may have a thousand pieces, and asking the driver for each would cost more than
- * their copies. Kind 0 is ordinary host memory, which the driver does not know. Where a GPU can read it all the same, by
- * HMM or ATS, the driver may name another kind. */
+ * their copies. Kind 0 is ordinary host memory, which the driver does not know. Where a GPU can read it all the same,
+ * by HMM or ATS, the driver may name another kind. */
 static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint32_t rank, unsigned *out_type,
                           int *out_device, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;

@@ -124,8 +124,8 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module modu
     return code;
 }
 
-/* The skeletons in the module of a pass, or in CUDA_RECURRENT. The small kernels that both passes need are always in the module of the
- * forward pass, so that the source of a pass does not depend on whether the plan has the other pass. */
+/* The skeletons in the module of a pass, or in CUDA_RECURRENT. The small kernels that both passes need are always in
+ * the module of the forward pass, so that the source of a pass does not depend on whether there is the other one. */
 static unsigned skeletons_of(const fcp_cuda_session *s, const cuda_device *d, int pass) {
     if (pass == CUDA_RECURRENT) return s->plan->recurrent_count ? EMIT_RECURRENT : 0;
     bool has = s->plan->problem->passes >> pass & 1;

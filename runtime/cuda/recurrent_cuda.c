@@ -1,17 +1,18 @@
-/* recurrent_cuda.c: halos and scans on devices: what gives a stretch of a sequence the rows beside it, or the state that
- * enters it.
+/* recurrent_cuda.c: halos and scans on devices: what gives a stretch of a sequence the rows beside it, or the state
+ * that enters it.
  *
  * Requires: a verified plan; arguments that runtime/session.c has checked.
  * Gives:    fcp_session_halo, fcp_session_halo_gradient and fcp_session_scan, with the bits that the host gives.
- * Method:   Each rank's steps (exec/recurrent_steps.h) go into its communication stream: kernels (recurrent_kernels.h) and the
- *           transport's transfers. Transfers over net are in their own stream, if the rank has one, which follows the other
- *           one before a round and is followed behind it. Summaries go from where they lie to where they are wanted, and
- *           so do rows that lie side by side and are not added. Other rows of halos travel in messages.
- * Order:    A call comes behind the run or call before it, and the next one behind it, whatever the streams (run_pass.c).
- *           Sums are made in the order of the steps.
+ * Method:   Each rank's steps (exec/recurrent_steps.h) go into its communication stream: kernels (recurrent_kernels.h)
+ *           and the transport's transfers. Transfers over net are in their own stream, if the rank has one, which
+ *           follows the other one before a round and is followed behind it. Summaries go from where they lie to where
+ *           they are wanted, and so do rows that lie side by side and are not added. Other rows of halos travel in
+ *           messages.
+ * Order:    A call comes behind the run or call before it, and the next one behind it, whatever the streams
+ *           (run_pass.c). Sums are made in the order of the steps.
  * Tensors:  A tensor that does not lie on its rank's device is copied there, and results are copied back: through the
- *           staging buffers if it is in host memory. Then the call first waits for what its stream has, and has ended when
- *           it returns.
+ *           staging buffers if it is in host memory. Then the call first waits for what its stream has, and has ended
+ *           when it returns.
  * Graphs:   A stream that is being captured is refused. What a call works in may move in a later call.
  * Failure:  as in a pass: the error names a rank and a round, and the session refuses what comes after it. If something
  *           does not end, events behind each act tell which rank has come least far.
@@ -40,9 +41,9 @@ typedef struct halo_group {
     uint32_t count;
 } halo_group;
 
-/* What a rank needs of the plan's halos. Groups of step i of a layer are [starts[at + i], starts[at + i + 1]), where `at`
- * is starts_of[layer]; those behind the last step's are of rows that no step writes. COPYs that follow each other are in
- * the groups of the first of them. */
+/* What a rank needs of the plan's halos. Groups of step i of a layer are [starts[at + i], starts[at + i + 1]), where
+ * `at` is starts_of[layer]; those behind the last step's are of rows that no step writes. COPYs that follow each other
+ * are in the groups of the first of them. */
 typedef struct halo_lists {
     fk_rows_run *runs;
     halo_group *groups;
@@ -222,8 +223,8 @@ typedef struct rank_call {
     const halo_lists *lists;
     tensor tensors[TENSORS];
     uint32_t tensor_count;
-    uint64_t temporaries, beside, messages,
-        staged; /* bytes to work in; beside: for a result that replaces an operand */
+    /* bytes to work in; beside: for a result that replaces an operand */
+    uint64_t temporaries, beside, messages, staged;
     cu_ptr memory;
     /* while steps are put into streams */
     fcp_step_walk walk;
@@ -318,7 +319,7 @@ static fcp_code size_rank(const cuda_call *call, rank_call *r, fcp_error *err) {
                        "rank %u: layer %u needs more memory than there is", r->index, call->what.layer);
 }
 
-/* Gives a rank the memory that it works in. If it has less, what runs must end first: its memory becomes another one. */
+/* Gives a rank the memory that it works in. If it has less, what runs must end first: that memory becomes another. */
 static fcp_code give_memory(fcp_cuda_session *s, rank_call *r, fcp_error *err) {
     cuda_memory *m = &r->rank->kept[CUDA_RECURRING];
     const cu_event finished = fcp_cuda_lender(s)->finished;
@@ -415,8 +416,8 @@ static fcp_code clear_states(fcp_cuda_session *s, const cuda_call *call, const r
 
 /* --- steps of halos ----------------------------------------------------------------------------------------------- */
 
-/* Puts a launch for the rows of a group into the rank's stream. `to`, `from`: where row 0 of each place lies; from 0: zeros
- * are written. adds: rows are added. */
+/* Puts a launch for the rows of a group into the rank's stream. `to`, `from`: where row 0 of each place lies; from 0:
+ * zeros are written. adds: rows are added. */
 static fcp_code put_group(fcp_cuda_session *s, const cuda_call *call, const rank_call *r, const halo_group *g,
                           cu_ptr to, cu_ptr from, bool adds, fcp_error *err) {
     const uint64_t all = to | from | call->row;
@@ -453,8 +454,8 @@ static fcp_code put_groups(fcp_cuda_session *s, const cuda_call *call, const ran
 
 static uint64_t number_of(const rank_call *r, const fcp_step *step) { return (uint64_t)(step - r->walk.steps); }
 
-/* The rows that a message has, side by side in the tensor, so that no message is needed. 0: they do not lie so, or are to
- * be added. */
+/* The rows that a message has, side by side in the tensor, so that no message is needed. 0: they do not lie so, or are
+ * to be added. */
 static cu_ptr rows_side_by_side(const cuda_call *call, const rank_call *r, const fcp_step *step, fcp_direction dir) {
     if (step->b != 1 || (call->adds && dir == FCP_RECV)) return 0;
     const tensor *t = &r->tensors[dir == FCP_SEND ? 0 : 1];
@@ -599,7 +600,7 @@ static fcp_code put_steps(fcp_cuda_session *s, cuda_call *call, fcp_error *err) 
     return code;
 }
 
-/* --- tensors that lie elsewhere ------------------------------------------------------------------------------------ */
+/* --- tensors that lie elsewhere ----------------------------------------------------------------------------------- */
 
 static fcp_code bring_in(fcp_cuda_session *s, const rank_call *r, fcp_error *err) {
     cuda_rank *own = r->rank;
@@ -741,8 +742,8 @@ static fcp_code prepare(fcp_cuda_session *s, cuda_call *call, fill_rank *fill, c
     return code;
 }
 
-/* `made`: what has become of getting ready. Processes compare a call that is new. If the driver fails, or if nobody knows
- * what the others do, the session has failed. */
+/* `made`: what has become of getting ready. Processes compare a call that is new. If the driver fails, or if nobody
+ * knows what the others do, the session has failed. */
 static fcp_code agree(fcp_cuda_session *s, cuda_call *call, fcp_code made, fcp_error *err) {
     fcp_calls none = {0}, *calls = s->recurrent ? &s->recurrent->calls : &none;
     const fcp_code code = fcp_agree_call(s->base.net, calls, &call->what, made, &call->number, err);
@@ -751,8 +752,8 @@ static fcp_code agree(fcp_cuda_session *s, cuda_call *call, fcp_code made, fcp_e
     return code;
 }
 
-/* An error before anything is put into streams leaves the session as it was. Where ranks are processes, that is so if all
- * of them learn of it: when the call is new (fcp_agree_call). */
+/* An error before anything is put into streams leaves the session as it was. Where ranks are processes, that is so if
+ * all of them learn of it: when the call is new (fcp_agree_call). */
 static fcp_code make_call(fcp_cuda_session *s, cuda_call *call, fill_rank *fill, const void *ranks, cu_stream stream,
                           fcp_error *err) {
     cu_context before = NULL;

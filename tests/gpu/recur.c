@@ -1,6 +1,6 @@
 /* recur.c: layers that recur, on the device: halos, their gradients and scans of each kind, of a small plan of several
- * ranks. Results are compared with loops over the documents in float64 (tests/support/recurrent_case.h). Rows of halos are
- * bytes, so they must be the same. */
+ * ranks. Results are compared with loops over the documents in float64 (tests/support/recurrent_case.h). Rows of halos
+ * are bytes, so they must be the same. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

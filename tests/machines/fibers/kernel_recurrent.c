@@ -1,5 +1,5 @@
-/* kernel_recurrent.c: compiles the kernels of layers that recur for the machine of fibers. No plan changes them, so there
- * is one build. */
+/* kernel_recurrent.c: compiles the kernels of layers that recur for the machine of fibers. No plan changes them, so
+ * there is one build. */
 #include "tests/machines/fibers/fibers.h"
 #include "tests/machines/fibers/prim_host.h"
 

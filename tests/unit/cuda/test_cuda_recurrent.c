@@ -1,6 +1,6 @@
-/* test_cuda_recurrent.c: halos and scans of sessions on the stand-in driver. Every result has the bits of the host's, in
- * whatever memory tensors are and on whatever stream. The stand-in runs work in any order that events allow, so a missing
- * event is trouble or a wrong result. */
+/* test_cuda_recurrent.c: halos and scans of sessions on the stand-in driver. Every result has the bits of the host's,
+ * in whatever memory tensors are and on whatever stream. The stand-in runs work in any order that events allow, so a
+ * missing event is trouble or a wrong result. */
 #include <stdio.h>
 
 #include "runtime/libraries/cuda_driver.h"
@@ -45,8 +45,8 @@ static void machine_close(machine *m) {
     cr_assert_str_empty(m->x->trouble, "%s", m->x->trouble);
 }
 
-/* Where tensors lie: on the rank's device, on the first one, in pinned or in ordinary memory of the host; or each tensor
- * somewhere else. */
+/* Where tensors lie: on the rank's device, on the first one, in pinned or in ordinary memory of the host; or each
+ * tensor somewhere else. */
 typedef enum where { OWN, FIRST, PINNED, PAGEABLE, MIXED, WHERES } where;
 
 typedef struct placed {
@@ -217,7 +217,8 @@ Test(cuda_recurrent, calls_come_one_after_the_other, .timeout = 300) {
                 if (t != FCP_TENSOR_DLSE) fcp_tensors_set(&tensors[r], (fcp_tensor)t, (void *)(uintptr_t)memory[r][t]);
             }
         m.cuda->call.context_set(m.contexts[0]);
-        /* a scan, a scan of what came of it, its backward scan, a halo, and one of tensors in host memory; each twice */
+        /* a scan, a scan of what came of it, its backward scan, a halo, and one of tensors in host memory; each twice
+         * */
         enum { OPS = 5 };
         recurrent_op ops[OPS];
         placed p[OPS];
@@ -302,8 +303,8 @@ Test(cuda_recurrent, the_callers_stream) {
     machine_close(&m);
 }
 
-/* Another plan of the same session, with other layers; and a session whose first plan has layers while the second one is
- * selected. Memory is the allocator's, and it gets all of it back. */
+/* Another plan of the same session, with other layers; and a session whose first plan has layers while the second one
+ * is selected. Memory is the allocator's, and it gets all of it back. */
 Test(cuda_recurrent, other_plans, .timeout = 300) {
     standin *x = stand();
     fcp_recurrent layers[OP_LAYERS];

@@ -1,6 +1,6 @@
-/* test_nccl_recurrent.c: halos and scans of processes that communicate by NCCL: the bits of the host, in device memory and
- * in that of the host; on one fabric and on two; before attention and behind it. And ranks that call something else, fail,
- * die or stall: all end with an error, and none hangs. */
+/* test_nccl_recurrent.c: halos and scans of processes that communicate by NCCL: the bits of the host, in device memory
+ * and in that of the host; on one fabric and on two; before attention and behind it. And ranks that call something
+ * else, fail, die or stall: all end with an error, and none hangs. */
 #include "tests/support/amount.h"
 #include "tests/support/nccl_ranks.h"
 #include "tests/support/recurrent_ops.h"
@@ -174,7 +174,8 @@ Test(nccl_recurrent, as_the_host, .timeout = 600) {
     }
 }
 
-/* One rank calls another layer than the others, in a call that is new: all are told, and go on. Then it lacks memory. */
+/* One rank calls another layer than the others, in a call that is new: all are told, and go on. Then it lacks memory.
+ * */
 static void one_differs(process *p) {
     const recurring *x = p->argument;
     fcp_error err = {0};
