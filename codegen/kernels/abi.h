@@ -273,7 +273,7 @@ typedef struct fk_gather_launch {
  * lie side by side in both: rows [to, to + count) of one and [from, from + count) of the other. */
 typedef struct fk_rows_run {
     fk_u64 to, from;
-    fk_u64 at;              /* how many rows the runs before it have */
+    fk_u64 at; /* how many rows the runs before it have */
     fk_u64 count;
 } fk_rows_run;
 enum { FK_ROWS_FP32, FK_ROWS_FP16, FK_ROWS_BF16 }; /* as fcp_dtype */
@@ -296,10 +296,14 @@ typedef struct fk_scan_launch {
     fk_u64 to, first, then;
     fk_u64 to_decay, first_decay, then_decay; /* to_decay, first_decay: 0 if the result is a state */
     fk_u32 heads, rows, columns, decay;
-    fk_u32 width, pad;      /* of fk_scan_scaled: 16 if that divides rows of b and the three addresses of b, else 4 */
+    fk_u32 width, pad; /* of fk_scan_scaled: 16 if that divides rows of b and the three addresses of b, else 4 */
 } fk_scan_launch;
-enum { FK_SCAN_TILE = 64, FK_SCAN_DEPTH = 16, FK_SCAN_STRIDE = FK_SCAN_TILE + 4,
-       FK_SCAN_SHARED = 2 * FK_SCAN_DEPTH * FK_SCAN_STRIDE * 4 };
+enum {
+    FK_SCAN_TILE = 64,
+    FK_SCAN_DEPTH = 16,
+    FK_SCAN_STRIDE = FK_SCAN_TILE + 4,
+    FK_SCAN_SHARED = 2 * FK_SCAN_DEPTH * FK_SCAN_STRIDE * 4
+};
 
 /* --- waits -------------------------------------------------------------------------------------------------------- */
 /* Builds that watch their waits (FK_BOUND, FK_WAITED in prim_ptx.h) leave these tables in the module's memory, under

@@ -177,13 +177,12 @@ FK_DEVICE void fk_scan_tile(const fk_scan_product *x) {
     const fk_u32 row = fk_thread() / 16 * 4, column = fk_thread() % 16 * 4;
     float sum[4][4];
     FK_UNROLL
-    for (fk_u32 i = 0; i < 4; i++)
-        FK_UNROLL
-        for (fk_u32 j = 0; j < 4; j++) {
-            const fk_u32 r = x->row + row + i, c = x->column + column + j;
-            const int there = x->add && r < x->m && c < x->n;
-            sum[i][j] = there ? fk_load(x->add + ((fk_u64)r * x->n + c) * 4) : 0;
-        }
+    for (fk_u32 i = 0; i < 4; i++) FK_UNROLL
+    for (fk_u32 j = 0; j < 4; j++) {
+        const fk_u32 r = x->row + row + i, c = x->column + column + j;
+        const int there = x->add && r < x->m && c < x->n;
+        sum[i][j] = there ? fk_load(x->add + ((fk_u64)r * x->n + c) * 4) : 0;
+    }
     for (fk_u32 k = 0; k < x->m; k += FK_SCAN_DEPTH) {
         const fk_u32 depth = x->m - k < FK_SCAN_DEPTH ? x->m - k : FK_SCAN_DEPTH;
         fk_sync();
@@ -197,18 +196,16 @@ FK_DEVICE void fk_scan_tile(const fk_scan_product *x) {
             fk_load_shared2(b, right + (d * FK_SCAN_STRIDE + column) * 4);
             fk_load_shared2(b + 2, right + (d * FK_SCAN_STRIDE + column + 2) * 4);
             FK_UNROLL
-            for (fk_u32 i = 0; i < 4; i++)
-                FK_UNROLL
-                for (fk_u32 j = 0; j < 4; j++) sum[i][j] = fk_rounded_sum(sum[i][j], fk_rounded_product(a[i], b[j]));
+            for (fk_u32 i = 0; i < 4; i++) FK_UNROLL
+            for (fk_u32 j = 0; j < 4; j++) sum[i][j] = fk_rounded_sum(sum[i][j], fk_rounded_product(a[i], b[j]));
         }
     }
     FK_UNROLL
-    for (fk_u32 i = 0; i < 4; i++)
-        FK_UNROLL
-        for (fk_u32 j = 0; j < 4; j++) {
-            const fk_u32 r = x->row + row + i, c = x->column + column + j;
-            if (r < x->m && c < x->n) fk_store(x->to + ((fk_u64)r * x->n + c) * 4, sum[i][j]);
-        }
+    for (fk_u32 i = 0; i < 4; i++) FK_UNROLL
+    for (fk_u32 j = 0; j < 4; j++) {
+        const fk_u32 r = x->row + row + i, c = x->column + column + j;
+        if (r < x->m && c < x->n) fk_store(x->to + ((fk_u64)r * x->n + c) * 4, sum[i][j]);
+    }
 }
 
 /* to = then.A first + then.b for each head, where A is a matrix; and if the result is whole, to.A = then.A first.A. A
