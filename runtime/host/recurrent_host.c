@@ -65,11 +65,8 @@ static uint64_t bytes_needed(const fcp_exec *s, const fcp_call *call, uint32_t r
     const fcp_recurrent *x = &s->plan->recurrent[call->layer];
     const fcp_step_walk walk = fcp_step_walk_begin(s->plan, call->layer, (fcp_pass)call->pass, rank);
     uint64_t bytes, each = call->row;
-    if (call->kind == FCP_CALL_SCAN) {
-        /* and one more, where products of matrices are made that replace a factor */
-        const uint64_t count = (uint64_t)walk.temporaries + (x->decay == FCP_DECAY_MATRIX);
-        return __builtin_mul_overflow(count, fcp_temporary_bytes(x), &bytes) ? UINT64_MAX : bytes;
-    }
+    if (call->kind == FCP_CALL_SCAN)
+        return __builtin_mul_overflow((uint64_t)walk.temporaries, fcp_temporary_bytes(x), &bytes) ? UINT64_MAX : bytes;
     if (call->kind == FCP_CALL_HALO_GRADIENT) each *= fcp_dtype_size((fcp_dtype)call->dtype);
     return __builtin_mul_overflow(fcp_step_walk_most_rows(walk), each, &bytes) ? UINT64_MAX : bytes;
 }
@@ -98,7 +95,7 @@ static fcp_register register_of(const struct part *p, const fcp_recurrent *x, ui
     return fcp_register_of(x, p->rows->stretches, p->tensors.scan, (float *)p->memory, number, part);
 }
 
-/* A COMBINE, and how its rows are shared out. */
+/* A COMBINE, and how its rows are shared out. In a checked plan its result is none of its operands. */
 struct combine {
     const fcp_recurrent *layer;
     fcp_register a, b, out;
@@ -116,28 +113,18 @@ static fcp_code combine_rows(fcp_rank *rank, uint32_t worker, uint32_t item, con
 
 static void combine(const struct part *p, const fcp_step_walk *walk, uint32_t worker, const fcp_step *step) {
     const fcp_recurrent *x = walk->layer;
-    const bool matrix = x->decay == FCP_DECAY_MATRIX;
     struct combine c = {.layer = x,
                         .a = register_of(p, x, step->a, step->part),
                         .b = register_of(p, x, step->b, step->part),
                         .out = register_of(p, x, step->out, step->part),
                         .rows = (uint64_t)fcp_part_heads(x) * x->rows};
-    const fcp_register out = c.out;
-    const bool replaces = matrix && (step->out == step->a || step->out == step->b);
     fcp_error ignored;
-    if (replaces) {
-        float *beside = (float *)(p->memory + walk->temporaries * fcp_temporary_bytes(x));
-        c.out = (fcp_register){beside, beside + fcp_part_decay(x)};
-    }
-    c.each = matrix ? 16 : 128;
+    c.each = x->decay == FCP_DECAY_MATRIX ? 16 : 128;
     while ((c.rows - 1) / c.each >= UINT32_MAX) c.each *= 2;
     const uint32_t items = (uint32_t)((c.rows - 1) / c.each + 1);
     fcp_queue_share(p->rank, worker, items, combine_rows, &c, &ignored); /* items never fail */
     c.decay = true;
     if (step->whole) fcp_queue_share(p->rank, worker, items, combine_rows, &c, &ignored);
-    if (!replaces) return;
-    memcpy(out.state, c.out.state, fcp_part_state(x) * sizeof(float));
-    if (step->whole) memcpy(out.decay, c.out.decay, fcp_part_decay(x) * sizeof(float));
 }
 
 /* --- halos -------------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
-/* recurrent_cases.h: cases for the kernels of layers that recur, which are compared with plain loops to the bit. The
- * machine of fibers and the PTX machine run them. */
+/* recurrent_cases.h: cases for the kernels of layers that recur: rows of a halo that are moved and added, and summaries
+ * of a scan that are combined. They are compared with plain loops to the bit. The machine of fibers and the PTX machine
+ * run them. */
 #ifndef RECURRENT_CASES_H
 #define RECURRENT_CASES_H
 #include <criterion/criterion.h>
