@@ -691,8 +691,9 @@ const char *fcp_session_warning(const fcp_session *session);
  * make the same call. Arrays have one entry for each rank of this process (fcp_session_ranks). S is how many stretches
  * the rank has (fcp_plan_stretches), T how many tokens. With "host" memory is the host's; with "cuda" it is of a device
  * that the session uses, or the host's. `stream` as in fcp_session_run_on; NULL: what was asked has been done when the
- * call returns. The layers are those of the selected plan (fcp_session_select), or if that has none those of the
- * session's first plan. Of plans with several masks the first has the layers.
+ * call returns. The layers are those of the selected plan (fcp_session_select). Of the plans of a program with several
+ * masks the first has the layers; if another one is selected, they are those of the first plan that has some and the
+ * same homes (fcp_plan_homes).
  *
  * A call that is new to the session, by its layer, kind and sizes, is compared between processes first. If they make
  * different calls, all of them return FCP_E_ARGUMENT, and the session goes on.

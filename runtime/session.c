@@ -279,6 +279,7 @@ fcp_code fcp_session_rebind(fcp_session *s, const fcp_plan *plan, fcp_error *err
     }
     free(s->rows);
     s->rows = NULL;
+    s->placed = false;
     code = leave(whole, s->kind->rebind(s, plan, err));
     if (s->plan == plan && times) { /* also after an error that leaves the session with the new plan */
         free_times(s->times);
@@ -421,11 +422,29 @@ fcp_code fcp_session_gather(fcp_session *s, const void *mine, size_t bytes, void
 
 /* --- layers that recur -------------------------------------------------------------------------------------------- */
 
-/* The plan whose layers are meant: the selected one, or if that has none the first one. So micro-batches, each of which
- * has layers, are selected like for a run; and where a program has several masks, any of them may be selected. */
-static fcp_session *with_layers(fcp_session *s) {
-    fcp_session *now = s ? fcp_session_now(s) : NULL;
-    return now && now->plan->recurrent_count ? now : s;
+static fcp_code find_homes(fcp_session *s, fcp_error *err) {
+    fcp_code code = s->placed ? FCP_OK : fcp_plan_homes(s->plan, s->homes, err);
+    if (!code) s->placed = true;
+    return code;
+}
+
+/* The plan whose layers are meant: the selected one; or, if that has none, the first that has some and holds the same
+ * tokens at the same places. So batches of a session are selected as for a run; and where a program has several masks,
+ * of which one plan has the layers, any of them may be selected. Homes are compared once for each plan. */
+static fcp_code with_layers(fcp_session *s, fcp_session **out, fcp_error *err) {
+    fcp_session *now = *out = s ? fcp_session_now(s) : NULL;
+    if (!now || now->plan->recurrent_count) return FCP_OK;
+    for (uint32_t i = 0; i < (s->plans ? s->plans->count : 0); i++) {
+        fcp_session *other = s->plans->parts[i];
+        if (!other->plan->recurrent_count) continue;
+        fcp_code code = find_homes(now, err);
+        if (!code) code = find_homes(other, err);
+        if (code) return code;
+        if (memcmp(now->homes, other->homes, sizeof now->homes)) continue;
+        *out = other;
+        return FCP_OK;
+    }
+    return FCP_OK;
 }
 
 /* Counts the tokens and stretches of this process's ranks, once for each plan. */
@@ -488,8 +507,8 @@ static fcp_code check_rows(const fcp_session *s, uint32_t layer, uint64_t number
 fcp_code fcp_session_halo(fcp_session *s, uint32_t layer, size_t row_bytes, const fcp_halo_rank *ranks, void *stream,
                           fcp_error *err) {
     fcp_session *whole = s;
-    s = with_layers(s);
-    fcp_code code = check_layer(s, layer, FCP_HALO, FCP_FORWARD, ranks, stream, err);
+    fcp_code code = with_layers(whole, &s, err);
+    if (!code) code = check_layer(s, layer, FCP_HALO, FCP_FORWARD, ranks, stream, err);
     if (!code && !row_bytes) code = fcp_fail(err, FCP_E_ARGUMENT, "a halo has rows of at least 1 byte");
     for (uint32_t r = 0; !code && r < s->rank_count; r++) {
         const char *none = !ranks[r].x ? "x" : !ranks[r].halo ? "halo" : NULL;
@@ -503,8 +522,8 @@ fcp_code fcp_session_halo(fcp_session *s, uint32_t layer, size_t row_bytes, cons
 fcp_code fcp_session_halo_gradient(fcp_session *s, uint32_t layer, fcp_dtype dtype, uint64_t numbers,
                                    const fcp_halo_gradient_rank *ranks, void *stream, fcp_error *err) {
     fcp_session *whole = s;
-    s = with_layers(s);
-    fcp_code code = check_layer(s, layer, FCP_HALO, FCP_BACKWARD, ranks, stream, err);
+    fcp_code code = with_layers(whole, &s, err);
+    if (!code) code = check_layer(s, layer, FCP_HALO, FCP_BACKWARD, ranks, stream, err);
     if (!code && ((unsigned)dtype >= FCP_DTYPES || !numbers))
         code = fcp_fail(err, FCP_E_ARGUMENT, "the gradient of a halo has a dtype, and rows of at least 1 number");
     for (uint32_t r = 0; !code && r < s->rank_count; r++) {
@@ -520,8 +539,8 @@ fcp_code fcp_session_halo_gradient(fcp_session *s, uint32_t layer, fcp_dtype dty
 fcp_code fcp_session_scan(fcp_session *s, uint32_t layer, fcp_pass pass, const fcp_scan_rank *ranks, void *stream,
                           fcp_error *err) {
     fcp_session *whole = s;
-    s = with_layers(s);
-    fcp_code code = check_layer(s, layer, FCP_SCAN, pass, ranks, stream, err);
+    fcp_code code = with_layers(whole, &s, err);
+    if (!code) code = check_layer(s, layer, FCP_SCAN, pass, ranks, stream, err);
     for (uint32_t r = 0; !code && r < s->rank_count; r++) {
         const fcp_scan_rank *x = &ranks[r];
         const char *none = !x->decay ? "decay" : !x->state ? "state" : !x->entering ? "entering" : NULL;

@@ -103,6 +103,8 @@ struct fcp_session {
     bool looked, keys_stay;          /* fcp_keys_stay has been asked about the plan, and what it said */
     fcp_interrupt interrupt;         /* runtime/session.c begins it with each function that may take long */
     fcp_times *times;                /* NULL: nothing is recorded */
+    bool placed;                     /* `homes` is fcp_plan_homes of the plan */
+    uint8_t homes[FCP_DIGEST_BYTES];
     fcp_rank_rows *rows;             /* of this process's ranks; NULL: no layer that recurs has run so far */
     fcp_session_plans *plans;        /* of a session that a caller has; NULL in the others */
     fcp_session *lender;             /* whose arenas it uses; NULL: it has its own */

@@ -558,22 +558,31 @@ Test(recurrent, refused_calls) {
     fcp_plan_free(forward);
 }
 
-/* The calls are about the session's first plan, whichever is selected, and of its next one once it has that. */
+/* The calls are about the selected plan. If that has no such layers, as the plan of another mask, they are about one with
+ * the same homes; a plan of another batch is not taken for it. */
 Test(recurrent, plans_of_a_session) {
     fcp_plan *first = two_layers_on("layout = contiguous");
     fcp_plan *second = two_layers_on("layout = zigzag; strategy = zigzag");
     char text[600];
     snprintf(text, sizeof text, batch_text, "strategy = fcp");
     fcp_plan *bare = plan_of(text);
+    snprintf(text, sizeof text, batch_text, "layout = contiguous");
+    fcp_plan *mask = plan_of(text);
     recurrent_case c = case_of(first), d = case_of(second);
     fcp_session *session = open_with(first, 2), *both[2];
     fcp_error err = {0};
-    uint32_t number;
+    uint32_t number, other, third;
     cr_assert(fcp_session_add(session, bare, FCP_OWN_BATCH, &number, &err) == FCP_OK, "%s", err.message);
-    cr_assert(fcp_session_select(session, number, &err) == FCP_OK);
+    cr_assert(fcp_session_add(session, mask, 0, &other, &err) == FCP_OK, "%s", err.message);
+    cr_assert(fcp_session_add(session, second, FCP_OWN_BATCH, &third, &err) == FCP_OK, "%s", err.message);
     both[0] = both[1] = session;
+    cr_assert(fcp_session_select(session, other, &err) == FCP_OK);
     check_scan(both, &c, 1, 3, "first plan");
     check_halo(session, &c, 0, 8, "first plan");
+    cr_assert(fcp_session_select(session, third, &err) == FCP_OK);
+    check_scan(both, &d, 1, 6, "a plan of another batch");
+    cr_assert(fcp_session_select(session, number, &err) == FCP_OK);
+    REFUSED(fcp_session_halo(session, 0, 4, &(fcp_halo_rank){0}, NULL, &err), FCP_E_ARGUMENT, "none with number 0");
     cr_assert(fcp_session_select(session, 0, &err) == FCP_OK);
     cr_assert(fcp_session_rebind(session, second, &err) == FCP_OK, "%s", err.message);
     check_scan(both, &d, 1, 4, "second plan");
@@ -586,6 +595,7 @@ Test(recurrent, plans_of_a_session) {
     fcp_plan_free(first);
     fcp_plan_free(second);
     fcp_plan_free(bare);
+    fcp_plan_free(mask);
 }
 
 /* Rank 1 has lost its steps, as no verified plan has. Those that wait for it say so when the time is over. The session
