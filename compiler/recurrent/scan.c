@@ -211,7 +211,7 @@ static fcp_code choose_way(recurrent_batch *b, const fcp_recurrent *layer, scan_
     scan_way ways[SCAN_WAYS];
     const uint32_t count = scan_ways(b, layer, list, ways);
     uint64_t best = UINT64_MAX, left = 0, stops = 0;
-    fcp_code code = FCP_OK;
+    fcp_code code = count ? FCP_OK : FCP_E_INTERRUPTED;
     for (uint32_t i = 0; i < list->count; i++) stops += list->at[i].stop_count - 1;
     for (uint32_t i = 0; i < count && i < TRIED && !code; i++) {
         step_list made = {.at = NULL};

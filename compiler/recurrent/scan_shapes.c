@@ -197,6 +197,7 @@ uint32_t scan_ways(recurrent_batch *b, const fcp_recurrent *layer, scan_document
     for (uint32_t parts = 1; count + sizeof shapes / sizeof *shapes <= SCAN_WAYS; parts *= 2) {
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
             const scan_way way = {shapes[i], parts};
+            if (fcp_stop_asked(b->stop)) return 0;
             const uint64_t time = shape_all(b, layer, list, way);
             uint32_t at = count++;
             for (; at && times[at - 1] > time; at--) times[at] = times[at - 1], out[at] = out[at - 1];

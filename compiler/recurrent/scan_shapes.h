@@ -28,7 +28,7 @@ fcp_code scan_list(recurrent_batch *b, bool descends, scan_documents *out);
 /* Where a tree over stops low to high - 1 divides. `nodes`: between nodes, where there are several. */
 uint32_t scan_middle(const recurrent_batch *b, const scan_document *d, uint32_t low, uint32_t high, bool nodes);
 enum { SCAN_WAYS = 32 };
-/* Lists ways, the one that is expected to be fastest first, and returns how many. */
+/* Lists ways, the one that is expected to be fastest first, and returns how many; 0: it was stopped. */
 uint32_t scan_ways(recurrent_batch *b, const fcp_recurrent *layer, scan_documents *list, scan_way out[SCAN_WAYS]);
 /* Gives each document its shape. */
 void scan_shape(recurrent_batch *b, const fcp_recurrent *layer, scan_documents *list, scan_way way);
