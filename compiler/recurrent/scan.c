@@ -55,8 +55,15 @@ static uint32_t entering(const builder *x, uint32_t i) {
 static uint32_t combine(builder *x, uint32_t rank, uint32_t a, uint32_t b, bool whole, uint32_t out) {
     return add(x, (scan_op){.op = FCP_STEP_COMBINE, .whole = whole, .rank = rank, .a = a, .b = b, .out = out});
 }
-/* Brings a value to a rank; to a register, unless `out` is VALUE_TEMPORARY. */
+/* Brings a value to a rank; to a register, unless `out` is VALUE_TEMPORARY. If it has come from that rank, perhaps by
+ * way of others, it is still there, and nothing is sent. */
 static uint32_t bring(builder *x, uint32_t a, uint32_t from, uint32_t to, bool whole, uint32_t out) {
+    for (uint32_t v = a; from != to && !(v & SCAN_GIVEN) && x->ops->at[v].op == FCP_STEP_SEND; v = x->ops->at[v].a)
+        if (x->ops->at[v].rank == to) {
+            a = x->ops->at[v].a;
+            from = to;
+            break;
+        }
     if (from != to)
         return add(x, (scan_op){.op = FCP_STEP_SEND, .whole = whole, .rank = from, .to = to, .a = a, .out = out});
     if (out == VALUE_TEMPORARY) return a;

@@ -155,7 +155,7 @@ static void *stream_for(const machine *m, uint32_t ranks, uint64_t which) {
 /* Random plans, layers, memory and streams. */
 Test(cuda_recurrent, as_the_host, .timeout = 600) {
     standin *x = stand();
-    for (uint64_t seed = 0; seed < amount(12, 200); seed++) {
+    for (uint64_t seed = 0; seed < amount(12, 40); seed++) {
         fcp_recurrent layers[OP_LAYERS];
         char text[600], what[800];
         op_layers(seed, layers);
