@@ -223,8 +223,7 @@ typedef struct rank_call {
     const halo_lists *lists;
     tensor tensors[TENSORS];
     uint32_t tensor_count;
-    /* bytes to work in; beside: for a result that replaces an operand */
-    uint64_t temporaries, beside, messages, staged;
+    uint64_t temporaries, messages, staged; /* bytes to work in */
     cu_ptr memory;
     /* while steps are put into streams */
     fcp_step_walk walk;
@@ -300,20 +299,14 @@ static fcp_code size_rank(const cuda_call *call, rank_call *r, fcp_error *err) {
     bool fits = true;
     if (x->kind == FCP_SCAN) {
         fits = times(r->walk.temporaries, fcp_temporary_bytes(x), &r->temporaries);
-        for (uint32_t i = 0; i < r->walk.count && !r->beside; i++) {
-            const fcp_step *step = &r->walk.steps[i];
-            if (step->op == FCP_STEP_COMBINE && (step->out == step->a || step->out == step->b))
-                r->beside = fcp_temporary_bytes(x);
-        }
     } else {
         fits = times(fcp_step_walk_most_rows(r->walk), call->row, &r->messages);
-        r->messages += WIRES * ALIGN;
+        r->messages += (uint64_t)WIRES * ALIGN;
     }
     for (uint32_t i = 0; i < r->tensor_count; i++)
         if (r->tensors[i].staged) r->staged += aligned(r->tensors[i].bytes);
     /* tensors are at most PTRDIFF_MAX bytes each */
-    if (fits && r->temporaries <= PTRDIFF_MAX / 8 && r->beside <= PTRDIFF_MAX / 8 && r->messages <= PTRDIFF_MAX / 8 &&
-        r->staged <= PTRDIFF_MAX / 2)
+    if (fits && r->temporaries <= PTRDIFF_MAX / 8 && r->messages <= PTRDIFF_MAX / 8 && r->staged <= PTRDIFF_MAX / 2)
         return FCP_OK;
     return fcp_fail_at(err, FCP_E_NO_MEMORY, fcp_where_rank(r->index),
                        "rank %u: layer %u needs more memory than there is", r->index, call->what.layer);
@@ -322,8 +315,8 @@ static fcp_code size_rank(const cuda_call *call, rank_call *r, fcp_error *err) {
 /* Gives a rank the memory that it works in. If it has less, what runs must end first: that memory becomes another. */
 static fcp_code give_memory(fcp_cuda_session *s, rank_call *r, fcp_error *err) {
     cuda_memory *m = &r->rank->kept[CUDA_RECURRING];
-    const cu_event finished = fcp_cuda_lender(s)->finished;
-    const uint64_t bytes = aligned(r->temporaries) + aligned(r->beside) + aligned(r->messages) + r->staged;
+    cu_event finished = fcp_cuda_lender(s)->finished;
+    const uint64_t bytes = aligned(r->temporaries) + aligned(r->messages) + r->staged;
     fcp_code code = FCP_OK;
     if (bytes > m->held && m->at && finished) {
         code = fcp_cuda_use(s, &s->devices[0], err);
@@ -333,7 +326,7 @@ static fcp_code give_memory(fcp_cuda_session *s, rank_call *r, fcp_error *err) {
     if (!code) code = fcp_cuda_keep(s, r->rank->device, bytes, NULL, "a layer that recurs", m, err);
     if (code) return at_rank(r->index, code, err);
     r->memory = m->at;
-    cu_ptr at = m->at + aligned(r->temporaries) + aligned(r->beside) + aligned(r->messages);
+    cu_ptr at = m->at + aligned(r->temporaries) + aligned(r->messages);
     for (uint32_t i = 0; i < r->tensor_count; i++)
         if (r->tensors[i].staged) {
             r->tensors[i].inside = at;
@@ -353,19 +346,16 @@ static fcp_register register_of(const cuda_call *call, const rank_call *r, uint3
 
 static cu_ptr at_of(const float *x) { return (uintptr_t)x; }
 
+/* In a checked plan the result is none of the operands. */
 static fcp_code combine(fcp_cuda_session *s, const cuda_call *call, const rank_call *r, const fcp_step *step,
                         fcp_error *err) {
     const fcp_recurrent *x = call->layer;
     const bool matrix = x->decay == FCP_DECAY_MATRIX;
     const fcp_register a = register_of(call, r, step->a, step->part), b = register_of(call, r, step->b, step->part);
     const fcp_register out = register_of(call, r, step->out, step->part);
-    const bool replaces = step->out == step->a || step->out == step->b;
-    const cu_ptr beside = r->memory + aligned(r->temporaries);
-    const cu_ptr to_decay = replaces ? beside : at_of(out.decay);
-    const cu_ptr to = replaces ? beside + fcp_part_decay(x) * sizeof(float) : at_of(out.state);
     cu_stream stream = r->rank->streams[FCP_COMM];
     cuda_device *d = r->rank->device;
-    fk_scan_launch launch = {.to = to,
+    fk_scan_launch launch = {.to = at_of(out.state),
                              .first = at_of(a.state),
                              .then = at_of(b.state),
                              .then_decay = at_of(b.decay),
@@ -374,20 +364,16 @@ static fcp_code combine(fcp_cuda_session *s, const cuda_call *call, const rank_c
                              .columns = x->columns,
                              .decay = x->decay};
     if (step->whole) {
-        launch.to_decay = to_decay;
+        launch.to_decay = at_of(out.decay);
         launch.first_decay = at_of(a.decay);
     }
     launch.width = (launch.to | launch.first | launch.then | (uint64_t)x->columns * sizeof(float)) % 16 ? 4 : 16;
     const uint64_t rows = (uint64_t)launch.heads * x->rows, warps = FK_SUPPORT_THREADS / 32;
     const uint64_t down = (x->rows + UINT64_C(63)) / FK_SCAN_TILE, across = (x->columns + UINT64_C(63)) / FK_SCAN_TILE;
     const uint64_t tiles = launch.heads * down * (across + (step->whole ? down : 0));
-    fcp_code code =
-        fcp_cuda_launch(s, d, matrix ? CUDA_SCAN_MATRIX : CUDA_SCAN_SCALED, matrix ? tiles : (rows + warps - 1) / warps,
-                        (uint32_t)d->multiprocessors, stream, &launch, err);
-    if (code || !replaces) return code;
-    code = fcp_cuda_copy(s, d, at_of(out.state), d, to, fcp_part_state(x) * sizeof(float), stream, err);
-    if (code || !step->whole) return code;
-    return fcp_cuda_copy(s, d, at_of(out.decay), d, to_decay, fcp_part_decay(x) * sizeof(float), stream, err);
+    return fcp_cuda_launch(s, d, matrix ? CUDA_SCAN_MATRIX : CUDA_SCAN_SCALED,
+                           matrix ? tiles : (rows + warps - 1) / warps, (uint32_t)d->multiprocessors, stream, &launch,
+                           err);
 }
 
 /* The states that enter stretches and that no step writes are zeros. */
@@ -487,7 +473,7 @@ static fcp_code do_rows(fcp_cuda_session *s, const cuda_call *call, const rank_c
 /* --- walking ------------------------------------------------------------------------------------------------------ */
 
 static void make_wires(const cuda_call *call, rank_call *r) {
-    cu_ptr message = r->memory + aligned(r->temporaries) + aligned(r->beside);
+    cu_ptr message = r->memory + aligned(r->temporaries);
     for (uint32_t i = 0; i < r->act.count; i++) {
         const fcp_step *step = fcp_act_step(&r->act, i);
         const fcp_direction dir = fcp_act_direction(&r->act, i);

@@ -399,8 +399,7 @@ Test(compile, places_after_another_program) {
         [AT_DOCUMENTS] = {"batch { lengths = [100:300]; field doc = [0 x 300]; documents = doc }\n"
                           "plan { mask = causal }",
                           "2:65"},
-        [AT_RECURRENT] = {"batch { lengths = [100:300] }\nplan { layers = [causal, scan, halo(before = 3)] }",
-                          "3:26"},
+        [AT_RECURRENT] = {"batch { lengths = [100:300] }\nplan { layers = [causal, scan, halo(before = 3)] }", "3:26"},
     };
     for (int i = 0; i < PROGRAM_PLACES; i++) {
         char source[512], place[64];

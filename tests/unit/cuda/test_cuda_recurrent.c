@@ -369,17 +369,17 @@ Test(cuda_recurrent, other_plans, .timeout = 300) {
     machine_close(&m);
 }
 
-/* Steps that few plans have: a COMBINE whose result is one of its operands, and COPYs of which each has rows of another
- * one: their gradients must be added from the last to the first. */
+/* Steps that few plans have: results that are operands at once, also from a register that is used again, and COPYs of
+ * which each has rows of another one: their gradients must be added from the last to the first. */
 Test(cuda_recurrent, seldom_steps) {
-    enum { S = 3, T = 2 * S }; /* stretches; the first temporary */
+    enum { S = 3, T = 2 * S }; /* stretches; the first temporary of two */
     static const fcp_step steps[] = {
         {.op = FCP_STEP_COMBINE, .whole = 1, .a = 0, .b = 1, .out = T},
-        {.op = FCP_STEP_COMBINE, .whole = 1, .a = T, .b = 2, .out = T},
-        {.op = FCP_STEP_COPY, .a = T, .out = S},
-        {.op = FCP_STEP_COMBINE, .whole = 1, .a = 0, .b = T, .out = T},
+        {.op = FCP_STEP_COMBINE, .whole = 1, .a = T, .b = 2, .out = T + 1},
+        {.op = FCP_STEP_COPY, .a = T + 1, .out = S},
+        {.op = FCP_STEP_COMBINE, .whole = 1, .a = 0, .b = T + 1, .out = T},
         {.op = FCP_STEP_COPY, .a = T, .out = S + 1},
-        {.op = FCP_STEP_COMBINE, .a = S + 1, .b = 1, .out = S + 1},
+        {.op = FCP_STEP_COMBINE, .a = S + 1, .b = 1, .out = S + 2},
         {.op = FCP_STEP_COPY, .a = 0, .b = 1},
         {.op = FCP_STEP_COPY, .a = 2, .b = 3},
         {.op = FCP_STEP_COPY, .a = 4, .b = 5},
@@ -398,7 +398,7 @@ Test(cuda_recurrent, seldom_steps) {
                                          "cluster { gpus = 1 }\nbatch { lengths = [40, 50, 60] }\n"
                                          "plan { mask = causal; passes = forward, backward }\n");
     recurrent_give(plan, layers, OP_LAYERS);
-    for (uint32_t i = 0; i < OP_LAYERS * FCP_PASSES; i++) streams[i] = (fcp_step_stream){0, 6, 1};
+    for (uint32_t i = 0; i < OP_LAYERS * FCP_PASSES; i++) streams[i] = (fcp_step_stream){0, 6, 2};
     for (uint32_t i = 0; i < 2 * FCP_PASSES; i++) streams[i] = (fcp_step_stream){6, i % FCP_PASSES ? 0 : 4, 0};
     plan->halo_rows = rows;
     plan->halo_rows_count = sizeof rows / sizeof *rows;
