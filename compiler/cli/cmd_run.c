@@ -546,6 +546,8 @@ static void print_verdict(const fcp_plan *plan, const job *work) {
         if (work->pass[p])
             printf("  %-8s %8.3f s  %s in all\n", fcp_pass_names[p], work->seconds[p],
                    summary_number(number, work->seconds[p] > 0 ? flops[p] / work->seconds[p] : 0, "FLOP/s"));
+    if (plan->recurrent_count)
+        printf("  attention alone: `run` has no tensors for the plan's halos and scans, which sessions run (fcp.h)\n");
     if (!work->check) return;
     if (!work->report.sampled) printf("  checked against the definition in float64 (%.1f s):\n", work->check_seconds);
     else print_sample(work);

@@ -299,6 +299,14 @@ holds "have a line for each kind" sh -c 'grep -q "^  scan    3 layers of 2 heads
     grep -q "^  halo    1 layer of 3 rows before, 32 channels; " stderr && grep -qF "  layers  mask 1 of 1, 1 layer: causal" stderr'
 holds "and are in one plan" sh -c '[ -e r.plan ] && [ ! -e r.2.plan ]'
 ok "which is proven" "$fcpc" verify r.plan
+ok "and run" "$fcpc" run r.plan
+holds "without them, which is said" grep -q "attention alone: .run. has no tensors for the plan's halos and scans" stdout
+ok "layers that recur are predicted" "$fcpc" sim recurs.fcp
+holds "in rows of their own, and in the sum of layers" sh -c 'grep -qE "^scan x 3 +forward +[0-9.]+ " stdout &&
+    grep -qE "^halo x 1 +backward +[0-9.]+ " stdout && grep -qE "^all 5 layers forward " stdout'
+ok "and in JSON" "$fcpc" sim recurs.fcp --json
+holds "with all of them in the makespan" json '.recurrent_s > 0 and .backward.recurrent_s > 0 and
+    ((.makespan_s - .recurrent_s - .layers[0].makespan_s) | fabs) < 1e-12'
 ok "layers that recur as JSON" "$fcpc" --json -q recurs.fcp
 holds "with what they are and cost" json '[.recurrent[].kind] == ["scan", "halo"] and .recurrent == .layers[0].recurrent and
     (.recurrent[0] | .times == 3 and .heads == 2 and .head_dim == 16 and .value_dim == 16 and .decay == "vector") and
