@@ -33,7 +33,8 @@ static recurrent_network count_network(const fcp_plan *plan, uint32_t number, fc
     for (uint32_t r = 0; r < plan->problem->ranks; r++) {
         const fcp_step_stream *stream = fcp_steps_of(plan, number, pass, r);
         uint64_t sent = 0;
-        for (const fcp_step *s = plan->steps + stream->first, *end = s + stream->count; s < end; s++) {
+        for (uint32_t i = 0; i < stream->count; i++) {
+            const fcp_step *s = &plan->steps[stream->first + i];
             if (s->op != FCP_STEP_SEND) continue;
             const uint64_t bytes = message_bytes(plan, layer, s);
             out.messages++;
