@@ -5,7 +5,7 @@
 #include "runtime/plan/extract.h"
 #include "runtime/plan/enum_names.h"
 #include "runtime/plan/recurrent.h"
-#include "runtime/plan/stretches.h"
+#include "runtime/plan/layout.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include "compiler/base/json.h"
 #include "compiler/base/text.h"
 #include "runtime/plan/recurrent.h"
-#include "runtime/plan/stretches.h"
+#include "runtime/plan/layout.h"
 
 /* Calls `each` for every stretch. `room` has as many as any rank has. */
 typedef void each_stretch(void *context, uint32_t rank, const fcp_stretch *s);

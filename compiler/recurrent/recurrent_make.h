@@ -7,7 +7,7 @@
 #include "compiler/simulate/recurrent_walk.h"
 #include "runtime/plan/plan_cluster.h"
 #include "runtime/plan/recurrent.h"
-#include "runtime/plan/stretches.h"
+#include "runtime/plan/layout.h"
 
 /* The pass: adds the tables to x->plan, if the program has such layers. FCP_E_LENGTHS: sequences whose queries and keys
  * differ in number; FCP_E_PLAN_SIZE: more steps than a plan may have. */

@@ -12,7 +12,7 @@
 #include "compiler/show/summary.h"
 #include "runtime/base/saturate.h"
 #include "runtime/plan/enum_names.h"
-#include "runtime/plan/stretches.h"
+#include "runtime/plan/layout.h"
 
 uint64_t recurrent_stretches(const fcp_plan *plan) {
     uint64_t count = 0;
@@ -22,9 +22,8 @@ uint64_t recurrent_stretches(const fcp_plan *plan) {
 
 static uint64_t message_bytes(const fcp_plan *plan, const fcp_recurrent *layer, const fcp_step *step) {
     if (layer->kind == FCP_SCAN) return fcp_step_bytes(layer, step);
-    uint64_t rows = 0;
-    for (uint32_t i = 0; i < step->b; i++) rows = fcp_plus(rows, plan->halo_rows[step->a + (size_t)i].count);
-    return fcp_times(rows, layer->channels * (uint64_t)fcp_dtype_size((fcp_dtype)plan->problem->dtype));
+    return fcp_times(fcp_step_rows(plan, step),
+                     layer->channels * (uint64_t)fcp_dtype_size((fcp_dtype)plan->problem->dtype));
 }
 
 static recurrent_network count_network(const fcp_plan *plan, uint32_t number, fcp_pass pass) {

@@ -30,9 +30,8 @@ static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 /* Bytes of a message, of its rows or of its part of the heads. */
 static uint64_t bytes_of(const sim_model *m, const fcp_recurrent *layer, const fcp_step *x) {
     if (layer->kind == FCP_SCAN) return fcp_step_bytes(layer, x);
-    uint64_t rows = 0;
-    for (uint32_t i = 0; i < x->b; i++) rows += m->plan->halo_rows[x->a + i].count;
-    return fcp_times(rows, layer->channels * (uint64_t)fcp_dtype_size((fcp_dtype)m->plan->problem->dtype));
+    return fcp_times(fcp_step_rows(m->plan, x),
+                     layer->channels * (uint64_t)fcp_dtype_size((fcp_dtype)m->plan->problem->dtype));
 }
 
 /* A step that sends nothing: it reads what it combines and writes the result. */

@@ -59,13 +59,6 @@ uint64_t fcp_halo_bytes(const fcp_recurrent *x, uint64_t tokens, uint32_t stretc
     return fcp_times(fcp_plus(tokens, halo), fcp_times(numbers, size));
 }
 
-uint64_t fcp_step_rows(const fcp_plan *plan, const fcp_step *step) {
-    const fcp_halo_rows *lists = fcp_step_lists(plan, step);
-    uint64_t rows = 0;
-    for (uint32_t i = 0; i < step->b; i++) rows = fcp_plus(rows, lists[i].count);
-    return rows;
-}
-
 uint64_t fcp_step_walk_most_rows(fcp_step_walk w) {
     uint64_t most = 0;
     for (fcp_act act; fcp_step_walk_next(&w, &act);) {

@@ -76,8 +76,6 @@ uint64_t fcp_halo_bytes(const fcp_recurrent *layer, uint64_t tokens, uint32_t st
 static inline const fcp_halo_rows *fcp_step_lists(const fcp_plan *plan, const fcp_step *step) {
     return plan->halo_rows + step->a;
 }
-/* How many rows a SEND or RECV moves; a message has so many, end to end. */
-uint64_t fcp_step_rows(const fcp_plan *plan, const fcp_step *step);
 /* The most rows that the messages of one act have, sent and received together. */
 uint64_t fcp_step_walk_most_rows(fcp_step_walk walk);
 

@@ -21,7 +21,6 @@
 #include "runtime/plan/file.h"
 #include "runtime/plan/layout.h"
 #include "runtime/plan/plan_check.h"
-#include "runtime/plan/stretches.h"
 
 typedef unsigned long long ull;
 

@@ -391,6 +391,43 @@ void fcp_plan_positions(const fcp_plan *plan, uint32_t rank, bool keys, int64_t 
     }
 }
 
+/* Lists the stretches of a rank: where the walk goes on where it was in the same document, a stretch goes on. `whole`:
+ * documents and rows have the numbers of the whole plan. */
+static uint32_t list_stretches(const fcp_plan *plan, uint32_t rank, bool whole, fcp_stretch *out) {
+    documents_walk w = {0};
+    uint32_t count = 0;
+    uint64_t first = 0;
+    fcp_stretch last = {0};
+    if (!plan->self) return 0;
+    while (next_document(plan, FCP_QUERIES, rank, &w)) {
+        const uint32_t sequence =
+            whole && plan->extract ? plan->extract->places[w.span.sequence].number : w.span.sequence;
+        const uint64_t document = plan->documents ? w.document : sequence, length = (uint64_t)(w.end - w.row);
+        const uint64_t start = (uint64_t)(w.row + (whole ? rows_off(plan, FCP_QUERIES, w.span.sequence) : 0));
+        if (count && last.document == document && last.start + last.length == start) last.length += length;
+        else {
+            last = (fcp_stretch){.document = document,
+                                 .start = start,
+                                 .first = first,
+                                 .length = length,
+                                 .begins = w.row == w.first};
+            count++;
+        }
+        last.ends = w.end == w.last;
+        if (out) out[count - 1] = last;
+        first += length;
+    }
+    return count;
+}
+
+uint32_t fcp_stretches_of(const fcp_plan *plan, uint32_t rank, fcp_stretch *out) {
+    return list_stretches(plan, rank, false, out);
+}
+
+uint32_t fcp_plan_stretches(const fcp_plan *plan, uint32_t rank, fcp_stretch *out) {
+    return list_stretches(plan, rank, true, out);
+}
+
 /* --- documents ---------------------------------------------------------------------------------------------------- */
 
 bool fcp_documents_are_sound(const fcp_plan *plan) {

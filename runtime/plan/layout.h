@@ -100,4 +100,9 @@ static inline void fcp_walk_next(fcp_walk *w) {
 /* One rank's layout of a side, run by run, as fcp_plan_layout; and how many tokens it holds. */
 bool fcp_side_layout(const fcp_plan *plan, fcp_side side, uint32_t rank, fcp_layout_at *at, fcp_span *out_span);
 uint64_t fcp_side_tokens(const fcp_plan *plan, fcp_side side, uint32_t rank);
+
+/* The stretches of a rank, in the order of its tensors, as fcp_plan_stretches (fcp.h) gives them; `document` and
+ * `start` are by the plan's own numbers, which in an extract are others than in the whole plan. NULL: counts them. The
+ * plan must be indexed; one with other keys than queries has none. Cost: linear in the rank's spans and documents. */
+uint32_t fcp_stretches_of(const fcp_plan *plan, uint32_t rank, fcp_stretch *out);
 #endif

@@ -16,6 +16,7 @@
 #include "runtime/plan/file.h"
 #include "runtime/plan/head_ranges.h"
 #include "runtime/plan/plan_index.h"
+#include "runtime/plan/recurrent.h"
 #include "runtime/plan/sides.h"
 
 const uint32_t fcp_record_sizes[FCP_SECTION_COUNT] = {
@@ -389,4 +390,21 @@ uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t q_tokens,
         bytes = fcp_plus(bytes, fcp_times(tokens, fcp_slot_bytes(p, (fcp_class)cls, pass)));
     }
     return bytes;
+}
+
+uint32_t fcp_plan_recurrent(const fcp_plan *plan, uint32_t number, fcp_layer_shape *out_shape) {
+    if (number < plan->recurrent_count && out_shape) {
+        const fcp_recurrent *x = &plan->recurrent[number];
+        *out_shape = (fcp_layer_shape){.kind = (fcp_layer_kind)x->kind,
+                                       .times = x->times,
+                                       .before = x->before,
+                                       .after = x->after,
+                                       .channels = x->channels,
+                                       .heads = x->heads,
+                                       .rows = x->rows,
+                                       .columns = x->columns,
+                                       .decay = (fcp_decay)x->decay,
+                                       .reverse = x->reverse != 0};
+    }
+    return (uint32_t)plan->recurrent_count;
 }

@@ -2,7 +2,7 @@
  * chosen. FORMAT.md, "Recurrent layers", says what they mean.
  *
  * Words.
- *   stretch     neighbouring tokens of one document that lie one behind the other in a rank's tensors (stretches.h).
+ *   stretch     neighbouring tokens of one document that lie one behind the other in a rank's tensors (layout.h).
  *               Stretches of a rank are numbered in the order of its tensors
  *   halo        the rows before and behind each stretch that its first and last tokens read
  *   summary     what a stretch does to a state that enters it: h -> A h + b; A is the decay, b a state
@@ -111,6 +111,12 @@ static inline uint64_t fcp_decay_numbers(const fcp_recurrent *x) {
     return x->decay == FCP_DECAY_SCALAR ? 1 : x->decay == FCP_DECAY_VECTOR ? x->rows : (uint64_t)x->rows * x->rows;
 }
 static inline uint64_t fcp_state_numbers(const fcp_recurrent *x) { return (uint64_t)x->rows * x->columns; }
+/* How many rows a SEND or RECV of a halo moves; a message has so many, end to end. */
+static inline uint64_t fcp_step_rows(const fcp_plan *plan, const fcp_step *step) {
+    uint64_t rows = 0;
+    for (uint32_t i = 0; i < step->b; i++) rows += plan->halo_rows[step->a + (uint64_t)i].count; /* below 2^64 */
+    return rows;
+}
 /* The bytes of a message of a scan. */
 static inline uint64_t fcp_step_bytes(const fcp_recurrent *x, const fcp_step *step) {
     return x->heads / x->parts * (fcp_state_numbers(x) + (step->whole ? fcp_decay_numbers(x) : 0)) * 4;

@@ -32,7 +32,7 @@
 
 #include "runtime/base/carve.h"
 #include "runtime/plan/enum_names.h"
-#include "runtime/plan/stretches.h"
+#include "runtime/plan/layout.h"
 
 typedef unsigned long long ull;
 

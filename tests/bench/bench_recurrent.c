@@ -24,7 +24,7 @@
 #include "compiler/problem/problem.h"
 #include "compiler/sema/program.h"
 #include "compiler/simulate/recurrent_walk.h"
-#include "runtime/plan/stretches.h"
+#include "runtime/plan/layout.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/workload.h"
 #include "tests/support/recurrent_plan.h"

@@ -2,7 +2,7 @@
 #ifndef PLAN_DAMAGE_RECURRENT_H
 #define PLAN_DAMAGE_RECURRENT_H
 #include "runtime/plan/recurrent.h"
-#include "runtime/plan/stretches.h"
+#include "runtime/plan/layout.h"
 #include "tests/support/plan_places.h"
 
 /* A step and where it is. */

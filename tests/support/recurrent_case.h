@@ -9,7 +9,7 @@
 #include "runtime/base/numeric.h"
 #include "runtime/plan/recurrent.h"
 #include "runtime/plan/sides.h"
-#include "runtime/plan/stretches.h"
+#include "runtime/plan/layout.h"
 #include "tests/support/splitmix.h"
 
 enum { CASE_RANKS = 64 };

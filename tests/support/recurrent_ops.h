@@ -9,7 +9,7 @@
 #include "runtime/base/numeric.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/recurrent.h"
-#include "runtime/plan/stretches.h"
+#include "runtime/plan/layout.h"
 #include "tests/support/splitmix.h"
 
 enum { OP_HALO, OP_GRADIENT, OP_SCAN, OP_RANKS = 16, OP_TENSORS = 3 };
