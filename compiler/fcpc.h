@@ -244,6 +244,58 @@ fcp_code fcpc_split_batch(const fcpc_program *program, const fcpc_batch *batch, 
                           const volatile int *stop, fcpc_diagnostics *d, uint32_t *out_of, double *out_seconds,
                           uint32_t *out_count);
 
+/* --- forests of rollouts ------------------------------------------------------------------------------------------ */
+
+/* In reinforcement learning a prompt is answered many times, and some answers go on from the same first turns. Such
+ * rollouts share their first tokens, so together they are a tree, and each shared token is computed once. Example: the
+ * rollouts 5 6 7, 5 6 8 9 and 4 are two trees, 5 6 (7, 8 9) and 4. In depth-first order they are the tokens 5 6 7 8 9
+ * and 4: two sequences of a batch, whose mask is `causal and q <= last[k]`. */
+typedef struct fcpc_rollouts {
+    size_t size;             /* sizeof(fcpc_rollouts) */
+    uint32_t count;          /* of rollouts, at most 2^31 - 1 */
+    const uint64_t *lengths; /* [count], in tokens; a rollout may have none */
+    const uint64_t *first;   /* [count]: rollout i has tokens[first[i]] and those behind it. NULL: end to end */
+    const int64_t *tokens;   /* the ids */
+    const int64_t *groups;   /* [count]: only rollouts of equal numbers share tokens. NULL: all may */
+    uint64_t least;          /* a stretch that is shared has at least so many tokens, else each has its own; 0: 1 */
+} fcpc_rollouts;
+#define FCPC_ROLLOUTS_INIT                                                                                             \
+    { sizeof(fcpc_rollouts) }
+
+/* Trees of rollouts. Trees, and the branches of a token, come in the order of their first rollouts. */
+typedef struct fcpc_forest fcpc_forest;
+
+/* What a forest has. A *row* is a token's place in the forest, trees end to end. The arrays belong to the forest. */
+typedef struct fcpc_forest_view {
+    uint64_t tokens;          /* rows */
+    uint64_t rollout_tokens;  /* of all its rollouts together, shared or not */
+    uint32_t trees, rollouts; /* trees: none is empty */
+    const uint64_t *lengths;  /* [trees] rows of each tree: the lengths of a batch */
+    const int64_t *token;     /* [tokens] id */
+    const int64_t *position;  /* [tokens] in its rollouts, from 0 */
+    const int64_t *last;      /* [tokens] the last token of its subtree, counted from the first of its tree: a field */
+    const int64_t *parent;    /* [tokens] the row before it in its rollouts, whose logits predict it; -1: none */
+    const int64_t *sharing;   /* [tokens] how many rollouts have it, at least 1 */
+    const uint32_t *rollout;  /* [rollouts] the caller's number of each rollout, rising */
+    const uint32_t *tree;     /* [rollouts] its tree; UINT32_MAX: it has no tokens */
+    const uint64_t *start;    /* [rollouts + 1] where the rows of each rollout start */
+    const int64_t *rows;      /* [rollout_tokens] the row of each token of each rollout, rollouts end to end */
+} fcpc_forest_view;
+
+/* Makes the trees of rollouts. Cost: one comparison for each token, and sorting where rollouts part.
+ * FCP_E_ARGUMENT: too many rollouts, or a pointer is missing. FCP_E_VALUE: more than 2^40 tokens. */
+fcp_code fcpc_forest_make(const fcpc_rollouts *rollouts, fcpc_forest **out_forest, fcp_error *err);
+void fcpc_forest_free(fcpc_forest *forest);
+void fcpc_forest_look(const fcpc_forest *forest, fcpc_forest_view *out_view);
+/* The same rollouts in trees of at most `tokens` rows. A tree that is larger is cut at branches into several, and each
+ * repeats the tokens before its branch. Each has neighbouring rollouts, in depth-first order, and of all such cuts this
+ * one repeats the fewest tokens. FCP_E_VALUE: a rollout alone has more tokens; the message names it. */
+fcp_code fcpc_forest_cut(const fcpc_forest *forest, uint64_t tokens, fcpc_forest **out_forest, fcp_error *err);
+/* A forest of `count` of the trees, in rising order of their numbers, and of their rollouts. Rollouts without tokens
+ * are in none. FCP_E_ARGUMENT: the numbers do not rise, or there is no such tree. */
+fcp_code fcpc_forest_pick(const fcpc_forest *forest, const uint32_t *trees, uint32_t count, fcpc_forest **out_forest,
+                          fcp_error *err);
+
 /* --- looking at plans --------------------------------------------------------------------------------------------- */
 
 /* The functions below return a string in *out_text, which ends with a NUL and which the caller frees with free(). The
