@@ -1,12 +1,11 @@
 /* forest.h: how a forest is made and held. compiler/fcpc.h says what a forest is. */
 #ifndef FCPC_FOREST_FOREST_H
 #define FCPC_FOREST_FOREST_H
-#include "compiler/base/arena.h"
 #include "compiler/fcpc.h"
 
 struct fcpc_forest {
-    fcpc_forest_view view; /* its arrays are in `memory` */
-    arena memory;
+    fcpc_forest_view view;
+    void *memory; /* of its arrays */
 };
 
 /* Makes the forest of checked rollouts. names: [count], the caller's number of each, rising; NULL: 0, 1, 2, ... ids:

@@ -16,6 +16,8 @@
  */
 #include "compiler/forest/forest.h"
 
+#include "compiler/base/arena.h"
+
 #include <stdlib.h>
 
 typedef struct leaf {

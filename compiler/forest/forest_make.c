@@ -18,10 +18,12 @@
  */
 #include "compiler/forest/forest.h"
 
+#include "compiler/base/arena.h"
 #include "runtime/base/sized.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define NONE UINT32_MAX
 
@@ -213,6 +215,32 @@ typedef struct planting {
     uint32_t *rollout, *tree;
 } planting;
 
+/* Makes room for the arrays of a forest, in one piece. Most of the time goes into touching new memory, page by page, so
+ * large arrays lie on huge pages. */
+static bool make_room(fcpc_forest *f, uint64_t tokens, uint64_t all, uint32_t trees, uint32_t rollouts, planting *p) {
+    enum { ARRAYS = 5, HUGE_PAGE = 1 << 21 }; /* ARRAYS: numbers of a row */
+    const size_t words = (size_t)(ARRAYS * tokens + all + trees + 2 * (uint64_t)rollouts + 2);
+    size_t size = words * sizeof(uint64_t);
+    if (size < 2 * HUGE_PAGE) {
+        f->memory = malloc(size);
+    } else {
+        size = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+        f->memory = aligned_alloc(HUGE_PAGE, size);
+        if (f->memory) madvise(f->memory, size, MADV_HUGEPAGE); /* a wish, which need not be granted */
+    }
+    int64_t *at = f->memory;
+    if (!at) return false;
+    int64_t **of_rows[ARRAYS] = {&p->token, &p->position, &p->last, &p->parent, &p->sharing};
+    for (int i = 0; i < ARRAYS; i++, at += tokens) *of_rows[i] = at;
+    p->rows = at;
+    p->lengths = (uint64_t *)at + all;
+    p->start = p->lengths + trees;
+    p->rollout = (uint32_t *)(p->start + rollouts + 1);
+    p->tree = p->rollout + rollouts;
+    memset(p->lengths, 0, trees * sizeof *p->lengths);
+    return true;
+}
+
 /* The rows of one node. `base` is the first row of its tree. */
 static void plant_node(const growing *g, const node *x, uint64_t base, const int64_t *ids, planting *p) {
     const int64_t *tokens = tokens_of(g, x->rollout) + x->from;
@@ -257,22 +285,10 @@ static fcp_code plant(growing *g, const uint32_t *names, const int64_t *ids, fcp
     const uint32_t trees = order ? order_nodes(g, order) : NONE;
     if (trees == NONE) return FCP_E_NO_MEMORY;
     const uint64_t tokens = number_rows(g, order);
+    planting p;
     uint64_t all = 0, base = 0;
     for (uint32_t i = 0; i < count; i++) all += g->rollouts->lengths[i];
-    const size_t rows = (size_t)tokens + 1;
-    planting p = {.lengths = ARENA_ZNEW(&f->memory, uint64_t, trees + (size_t)1),
-                  .start = ARENA_NEW(&f->memory, uint64_t, count + (size_t)1),
-                  .token = ARENA_NEW(&f->memory, int64_t, rows),
-                  .position = ARENA_NEW(&f->memory, int64_t, rows),
-                  .last = ARENA_NEW(&f->memory, int64_t, rows),
-                  .parent = ARENA_NEW(&f->memory, int64_t, rows),
-                  .sharing = ARENA_NEW(&f->memory, int64_t, rows),
-                  .rows = ARENA_NEW(&f->memory, int64_t, (size_t)all + 1),
-                  .rollout = ARENA_NEW(&f->memory, uint32_t, count + (size_t)1),
-                  .tree = ARENA_NEW(&f->memory, uint32_t, count + (size_t)1)};
-    if (!p.lengths || !p.start || !p.token || !p.position || !p.last || !p.parent || !p.sharing || !p.rows ||
-        !p.rollout || !p.tree)
-        return FCP_E_NO_MEMORY;
+    if (!make_room(f, tokens, all, trees, count, &p)) return FCP_E_NO_MEMORY;
     for (size_t i = 0; i < g->count; i++) {
         const node *x = &g->nodes[order[i]];
         if (x->parent == NONE) base = x->row;
@@ -343,7 +359,7 @@ fcp_code fcpc_forest_make(const fcpc_rollouts *rollouts, fcpc_forest **out_fores
 
 void fcpc_forest_free(fcpc_forest *forest) {
     if (!forest) return;
-    arena_free(&forest->memory);
+    free(forest->memory);
     free(forest);
 }
 
