@@ -14,6 +14,7 @@ from . import masks
 from ._c import C as _C
 from .batches import Lengths, lengths
 from .errors import Error, Warning
+from .forest import Forest, forest
 from .plan import Labels, Plan, Simulation, load
 from .program import Cluster, Program, detect, parse, program
 from .recurrent import Halo, Scan, Stretch
@@ -21,5 +22,5 @@ from .session import Session
 from .trace import Field, trace
 
 __version__ = _C["fcp_version"]().decode()
-__all__ = ["Cluster", "Error", "Field", "Halo", "Labels", "Lengths", "Plan", "Program", "Scan", "Session", "Simulation",
-           "Stretch", "Warning", "detect", "lengths", "load", "parse", "program", "trace"]
+__all__ = ["Cluster", "Error", "Field", "Forest", "Halo", "Labels", "Lengths", "Plan", "Program", "Scan", "Session", "Simulation",
+           "Stretch", "Warning", "detect", "forest", "lengths", "load", "parse", "program", "trace"]

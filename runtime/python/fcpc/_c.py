@@ -122,6 +122,18 @@ class fcpc_split_options(ctypes.Structure):
     _fields_ = [("size", _size), ("tokens", _u32), ("least", _u32), ("keep_order", _bool)]
 
 
+class fcpc_rollouts(ctypes.Structure):
+    _fields_ = [("size", _size), ("count", _u32), ("lengths", _pointer), ("first", _pointer), ("tokens", _pointer),
+                ("groups", _pointer), ("least", _u64)]
+
+
+class fcpc_forest_view(ctypes.Structure):
+    _fields_ = [("tokens", _u64), ("rollout_tokens", _u64), ("trees", _u32), ("rollouts", _u32), ("lengths", _pointer),
+                ("token", _pointer), ("position", _pointer), ("last", _pointer), ("parent", _pointer),
+                ("sharing", _pointer), ("rollout", _pointer), ("tree", _pointer), ("start", _pointer),
+                ("rows", _pointer)]
+
+
 class fcpc_times(ctypes.Structure):
     _fields_ = [("parse", _double), ("classify", _double), ("place", _double), ("colour", _double),
                 ("schedule", _double), ("verify", _double), ("total", _double), ("bytes_lower_bound", _u64),
@@ -147,7 +159,7 @@ class fcpc_question(ctypes.Structure):
 STRUCTURES = [fcp_where, fcp_error, fcp_shape, fcp_tensors, fcp_table, fcp_stretch, fcp_layer_shape, fcp_halo_rank,
               fcp_halo_gradient_rank, fcp_scan_rank, fcp_pairs_proof, fcp_start, fcp_allocator, fcp_session_options,
               fcpc_diagnostic, fcpc_options, fcpc_field, fcpc_batch, fcpc_times, fcpc_phases, fcpc_show_options,
-              fcpc_question, fcpc_split_options]
+              fcpc_question, fcpc_split_options, fcpc_rollouts, fcpc_forest_view]
 
 FUNCTIONS = """
 const char *fcp_version(void);
@@ -219,6 +231,12 @@ fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, 
 fcp_code fcpc_split_batch(const fcpc_program *program, const fcpc_batch *batch, const fcpc_split_options *options,
                           const volatile int *stop, fcpc_diagnostics *d, uint32_t *out_of, double *out_seconds,
                           uint32_t *out_count);
+fcp_code fcpc_forest_make(const fcpc_rollouts *rollouts, fcpc_forest **out_forest, fcp_error *err);
+void fcpc_forest_free(fcpc_forest *forest);
+void fcpc_forest_look(const fcpc_forest *forest, fcpc_forest_view *out_view);
+fcp_code fcpc_forest_cut(const fcpc_forest *forest, uint64_t tokens, fcpc_forest **out_forest, fcp_error *err);
+fcp_code fcpc_forest_pick(const fcpc_forest *forest, const uint32_t *trees, uint32_t count, fcpc_forest **out_forest,
+                          fcp_error *err);
 fcp_code fcpc_summary_text(const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written,
                            char **out_text, fcp_error *err);
 fcp_code fcpc_summary_json(const fcp_plan *plan, const fcpc_times *times, char **out_text, fcp_error *err);

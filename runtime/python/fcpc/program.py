@@ -24,6 +24,7 @@ from ._c import (C, ReadOnly, fcpc_batch, fcpc_field, fcpc_options, fcpc_questio
 from .batches import Lengths, Numbers, cu_seqlens, differences, fields_of, kind_of, numbers_of, shortly
 from .errors import Diagnostics, Error, warn
 from .fields import Declared, Held, Over, Sizes, declared_in, held, numbers_of_field
+from .forest import Forest
 from .interrupt import interruptibly
 from .masks import Mask as ForeignMask
 from .parts import part_files
@@ -336,6 +337,10 @@ class Program(ReadOnly):
                                     "text differ. Tensors that differ from batch to batch are fields, "
                                     "from_block_mask(fields=[name]); what else differs needs another program")
             lengths, fields = lengths.lengths, {**lengths.fields, **fields_of(fields)}
+        if isinstance(lengths, Forest):
+            fields = {**{name: getattr(lengths, name) for name in ("last", "at") if name in self.fields},
+                      **fields_of(fields)}
+            lengths = lengths.lengths
         if isinstance(lengths, Lengths):
             if queries is not None:
                 raise Error("E300", "plan: the lengths say the queries as well: leave `queries` out")
