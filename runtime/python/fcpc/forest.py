@@ -68,25 +68,20 @@ def _groups(groups: Any, count: int) -> Any:
 
 
 def _prompt_of(prompts: int, count: int, groups: Any) -> Any:
-    """The number of the prompt of each rollout."""
+    """The number of the prompt of each rollout: that of its group, or its own."""
     np = numpy()
-    if groups is not None:
-        names, of = np.unique(groups, return_inverse=True)
-        if prompts == len(names) and (prompts != count or prompts == count == len(names)):
-            return of.reshape(-1) if prompts != count else _one_each(groups, of, count)
+    names, of = (None, None) if groups is None else np.unique(groups, return_inverse=True)
+    if of is not None and prompts == len(names):
+        if prompts == count and (of != np.arange(count)).any():
+            raise Error("E300", "forest: each rollout is a group of its own, and the groups do not rise: are the "
+                                "prompts in the order of the rollouts, or of the groups? If of the rollouts, leave "
+                                "`groups` out")
+        return of
     if prompts != count:
-        also = f", in {len(np.unique(groups))} groups" if groups is not None else ""
+        also = "" if of is None else f", in {len(names)} groups"
         raise Error("E300", f"forest: there are {prompts} prompts, and {count} rollouts{also}: one for each is "
                             "expected")
     return np.arange(count)
-
-
-def _one_each(groups: Any, of: Any, count: int) -> Any:
-    """Each rollout is a group of its own: prompts in the order of the rollouts and of the groups must be the same."""
-    if (of.reshape(-1) == numpy().arange(count)).all():
-        return of.reshape(-1)
-    raise Error("E300", "forest: each rollout is a group of its own, and the groups do not rise: are prompts in the "
-                        "order of the rollouts, or of the groups? Leave `groups` out if of the rollouts")
 
 
 def _made(lists: Lists, lengths: Any, groups: Any, least: int) -> int:

@@ -29,6 +29,7 @@ from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
 
 from . import mixers
 from .errors import Error
+from .forest import Forest
 from .layers import Kind, Model
 from .plan import Plan
 from .program import UNSET, Cluster, Program, Unset
@@ -215,7 +216,8 @@ def _scale_and_sinks(config: Any, text: Any) -> dict[str, float]:
 
 
 def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (),
-            documents: str | None | Unset = UNSET, dtype: Any = None, mask: str | None = None, **plan: Any) -> Program:
+            documents: str | None | Unset = UNSET, dtype: Any = None, mask: str | None = None, forest: bool = False,
+            **plan: Any) -> Program:
     """Makes the program of a model of transformers: each layer has the mask that its config says.
 
     config    a config, or a model, of which the `config` is read. In a model of several parts it is that of the text
@@ -226,13 +228,16 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (),
               another document. Sequences are separate always
     dtype     of q, k and v; None: that of the model, or of the config
     mask      text of the language, such as "k <= last[q]": a condition that all layers' masks have in addition
+    forest    True: batches are forests of rollouts (fcpc.forest), whose fields `last` and `at` the masks read; windows
+              and chunks count positions of a rollout. `inputs` takes the forest, and the model gives logits
     plan      other arguments of fcpc.program. heads, kv_heads, head_dim, value_dim, scale, score and sink replace
               what the config says
 
     Layers of the same kind share a mask. Layers that mix tokens otherwise are part of the program, too, in models whose
-    modules let a state in: fcpc.mixers lists these, and why others do not. Kinds are full_attention, sliding_attention (a token sees itself and the
-    sliding_window - 1 before it) and chunked_attention. The score is the config's attn_logit_softcapping. Some configs
-    do not say that their model learns sinks or has a scale of its own: then pass the model in place of its config.
+    modules let a state in: fcpc.mixers lists these, and why others do not. Kinds are full_attention, sliding_attention
+    (a token sees itself and the sliding_window - 1 before it) and chunked_attention. The score is the config's
+    attn_logit_softcapping. Some configs do not say that their model learns sinks or has a scale of its own: then pass
+    the model in place of its config.
 
     Errors: E702 (this model does something else than attention of these kinds; the message names it), and those of
     fcpc.program.
@@ -246,10 +251,14 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (),
     if apart and any(kind.chunk is not None for kind in known):
         raise Error("E203", "hf.program: attention in chunks counts from the begin of a document: give each document a "
                             "sequence of its own, without documents=")
+    if forest and apart:
+        raise Error("E203", "hf.program: in a forest each rollout is a document of its own: leave documents= out")
     if mask is not None and not isinstance(mask, str):
         raise Error("E202", f"hf.program: mask is text of the language, and this is a {type(mask).__name__}")
     more = ([f"{apart}[q] == {apart}[k]"] if apart else []) + ([f"({mask})"] if mask else [])
-    masks = [" and ".join([kind.text(), *more]) for kind in known]
+    masks = [" and ".join([kind.text(forest), *more]) for kind in known]
+    if forest:
+        fields = _of_forests(fields, known)
     softcap = _get(text, "attn_logit_softcapping")
     if softcap is not None and plan.get("score") is None:
         plan["score"] = f"softcap(c = {float(softcap)!r})"
@@ -257,12 +266,27 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (),
         dtype = getattr(config, "dtype", None) or getattr(text, "dtype", None) or torch.get_default_dtype()
     layers = tuple(-1 if kind is None else known.index(kind) for kind in kinds)
     beside = mixers.layers_of(text, _types(text) or []) if text.model_type in mixers.MIXERS else []
+    if forest and beside:
+        raise _refuse(text, "layers that recur go along a sequence, and a forest's branches stand one behind the other "
+                            "in it")
     which: dict[str, Any] = {"mask": masks[0]} if len(masks) == 1 and not beside else {
         "layers": [*((one, layers.count(number)) for number, one in enumerate(masks)), *beside]}
     of_layers = {**_shape(text), **_scale_and_sinks(config, text)}
     made = _program(**which, fields=fields, cluster=cluster, documents=documents, dtype=dtype, **{**of_layers, **plan})
-    made.model = Model(text.model_type, known, layers, None if softcap is None else float(softcap), _reach(text))
+    made.model = Model(text.model_type, known, layers, None if softcap is None else float(softcap), _reach(text),
+                       forest)
     return made
+
+
+def _of_forests(fields: Any, known: tuple[Kind, ...]) -> Any:
+    """The fields of a program, and those by which masks know a forest."""
+    names = ["last", "at"] if any(kind != Kind() for kind in known) else ["last"]
+    if isinstance(fields, str) or not hasattr(fields, "__iter__"):
+        return fields  # which is an error that fcpc.program explains
+    taken = [name for name in names if name in fields]
+    if taken:
+        raise Error("E203", f"hf.program: the field '{taken[0]}' is the forest's: give yours another name")
+    return {**fields, **dict.fromkeys(names, "given")} if hasattr(fields, "items") else [*fields, *names]
 
 
 # --- a plan for a model -----------------------------------------------------------------------------------------------
@@ -357,6 +381,9 @@ def _bind(attn: Attention, plan: Plan, positions: Any, known: torch.Tensor | Non
             raise Error("E702", f"hf.bind: a document goes to position {furthest}. From {model.reach} on a "
                                 f"{model.name} rotates all tokens by what the furthest position is (rope_type dynamic "
                                 "or longrope), and each process would see another one")
+    if model is not None and model.forest and positions is None:
+        raise Error("E203", "hf.bind: the program is for forests, in which positions are those of a rollout: "
+                            "fcpc.hf.inputs(attn, plan, forest)")
     if positions is False:
         positions = None
     else:  # a copy of the caller's, which may change it
@@ -366,11 +393,12 @@ def _bind(attn: Attention, plan: Plan, positions: Any, known: torch.Tensor | Non
     return BoundModel(plan, tuple(attn.bind(plan, number) for number in range(len(plan.layers))), positions)
 
 
-def inputs(attn: Attention, plan: Plan, input_ids: torch.Tensor, labels: torch.Tensor | None = None, *,
+def inputs(attn: Attention, plan: Plan, input_ids: torch.Tensor | Forest, labels: torch.Tensor | None = None, *,
            positions: Any = None, ignore: int = -100) -> dict[str, Any]:
     """Makes the arguments of a call of a model: model(**fcpc.hf.inputs(attn, plan, batch.tokens, batch.labels)).
 
-    input_ids  [global_tokens]: the packed batch
+    input_ids  [global_tokens]: the packed batch; or a forest of rollouts, if the program is one with forest=True. Then
+               the model gives logits, for Forest.logprobs, and computes no loss
     labels     [global_tokens], not shifted: the token itself, or `ignore`; None: the model computes no loss
     positions  [global_tokens]: the position of each token of the packed batch, if that is not its place in its
                document. With several planes they are [3, global_tokens]. False: positions are not compared, for
@@ -380,14 +408,32 @@ def inputs(attn: Attention, plan: Plan, input_ids: torch.Tensor, labels: torch.T
     The loss is the sum over the labels of this process, divided by the number of labels of the whole batch. So the
     losses and the gradients of all processes are to be summed.
     """
+    if not isinstance(attn, Attention):
+        raise Error("E203", f"hf.inputs: an fcpc.torch.Attention is expected, and this is a {type(attn).__name__}")
     if not isinstance(plan, Plan):
         raise Error("E203", f"hf.inputs: a plan is expected, and this is a {type(plan).__name__}")
+    compared = positions is not False
+    of_forests = plan.program is not None and plan.program.model is not None and plan.program.model.forest
+    if isinstance(input_ids, Forest):
+        if not of_forests:
+            raise Error("E203", "hf.inputs: the program is not for forests: fcpc.hf.program(model, forest=True)")
+        if labels is not None:
+            raise Error("E203", "hf.inputs: tokens of a forest have several labels: call the model without labels, and "
+                                "forest.logprobs(logits, plan) gives each rollout's")
+        if (plan.global_tokens, plan.sequences) != (len(input_ids), input_ids.trees):
+            raise Error("E203", f"hf.inputs: the plan is of {plan.sequences} sequences with {plan.global_tokens} "
+                                f"tokens, and the forest has {input_ids.trees} trees with {len(input_ids)}")
+        if compared and positions is not None:
+            raise Error("E203", "hf.inputs: a forest has positions of its own: leave positions= out")
+        positions, input_ids = (torch.as_tensor(x).to(attn.device) for x in (input_ids.at, input_ids.tokens))
+    elif of_forests:
+        raise Error("E203", "hf.inputs: the program is for forests: fcpc.hf.inputs(attn, plan, forest)")
     if input_ids.dim() != 1:
         raise Error("E701", f"hf.inputs: input_ids are {list(input_ids.shape)}, and the packed batch is expected, "
                             f"[{plan.global_tokens}]: sequences end to end, without padding")
     where = plan.positions(input_ids) if positions is None or positions is False else plan.take(positions, dim=-1)
     found = {"input_ids": plan.take(input_ids)[None], "position_ids": where.unsqueeze(-2), "use_cache": False,
-             "fcpc": _bind(attn, plan, False if positions is False else where,
+             "fcpc": _bind(attn, plan, where if compared else False,
                            None if positions is None or positions is False else positions)}
     if labels is not None:
         mine, count = plan.take_labels(labels, ignore)
@@ -634,6 +680,9 @@ def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         given = _bound(given)
         if not given.attended:
             raise Error("E203", f"no layer of this model has attended by the plan: {_OTHER}")
+        if given.model is not None and given.model.forest:
+            raise Error("E203", "tokens of a forest have several labels: call the model without labels, and "
+                                "forest.logprobs(logits, plan) gives each rollout's")
         if function is not ForCausalLMLoss:  # which takes shift_labels
             raise Error("E702", f"the loss {name} is not computed in the plan's order: it may depend on places. Call "
                                 "the model without labels")

@@ -10,8 +10,13 @@ class Kind(NamedTuple):
     window: int | None = None
     chunk: int | None = None
 
-    def text(self) -> str:
-        """The mask in the language."""
+    def text(self, forest: bool = False) -> str:
+        """The mask in the language. In a forest of rollouts, windows and chunks count the positions of a rollout, the
+        field `at`, and a key is seen in its subtree alone (fcpc.forest)."""
+        if forest:
+            near = "" if self.window is None else f" and at[q] - at[k] < {self.window}"
+            chunk = "" if self.chunk is None else f" and at[q] / {self.chunk} == at[k] / {self.chunk}"
+            return f"causal and q <= last[k]{near}{chunk}"
         if self.window is not None:
             return f"window(w = {self.window})"
         return "causal" if self.chunk is None else f"causal and q / {self.chunk} == k / {self.chunk}"
@@ -30,9 +35,11 @@ class Model(NamedTuple):
     layers    for each layer of the model, from 0 on, the number of its mask; -1: it has no attention
     softcap   c of c * tanh(s / c), or None
     reach     the position from which on the rotation of a token (RoPE) depends on other tokens; None: it never does
+    forest    its batches are forests of rollouts
     """
     name: str
     kinds: tuple[Kind, ...]
     layers: tuple[int, ...]
     softcap: float | None
     reach: int | None = None
+    forest: bool = False

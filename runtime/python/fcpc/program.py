@@ -267,7 +267,8 @@ class Program(ReadOnly):
 
         lengths   tokens of each sequence: numbers in a list, an array or a tensor; None: the program's own batch. They
                   are the differences of what FlashAttention calls cu_seqlens: fcpc.lengths(cu_seqlens) makes them. Or
-                  what fcpc.masks has made of another project's mask, which has lengths and fields
+                  an fcpc.Forest, with the fields `last` and `at`; or what fcpc.masks has made of another project's
+                  mask, which has lengths and fields
         fields    {name: values}: all numbers of the field in one dimension, sequences end to end; or a list with an
                   array for each sequence; or, where sequences are alike, one array whose first dimension is theirs.
                   fcpc.Field says which numbers a field has. Of a field that is not here the program's own values are
@@ -338,6 +339,9 @@ class Program(ReadOnly):
                                     "from_block_mask(fields=[name]); what else differs needs another program")
             lengths, fields = lengths.lengths, {**lengths.fields, **fields_of(fields)}
         if isinstance(lengths, Forest):
+            if "last" not in self.fields:
+                raise Error("E203", "plan: no mask of the program reads a field `last`, so tokens would see other "
+                                    "branches of their tree: \"causal and q <= last[k]\", with fields=[\"last\"]")
             fields = {**{name: getattr(lengths, name) for name in ("last", "at") if name in self.fields},
                       **fields_of(fields)}
             lengths = lengths.lengths
