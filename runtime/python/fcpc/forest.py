@@ -15,7 +15,7 @@ from ._c import C, ReadOnly, check, fcp_error, fcpc_forest_view, fcpc_rollouts
 from .arrays import array_of, is_array, is_tensor, taken
 from .batches import kind_of, numbers_of, shortly
 from .errors import Error
-from .rollouts import Lists, Shape, behind, numpy, ranges, token_lists
+from .token_lists import Lists, Shape, behind, numpy, ranges, token_lists
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -70,7 +70,7 @@ def _groups(groups: Any, count: int) -> Any:
 def _prompt_of(prompts: int, count: int, groups: Any) -> Any:
     """The number of the prompt of each rollout: that of its group, or its own."""
     np = numpy()
-    names, of = (None, None) if groups is None else np.unique(groups, return_inverse=True)
+    names, of = ([], None) if groups is None else np.unique(groups, return_inverse=True)
     if of is not None and prompts == len(names):
         if prompts == count and (of != np.arange(count)).any():
             raise Error("E300", "forest: each rollout is a group of its own, and the groups do not rise: are the "

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from .arrays import index_of
 from .batches import kind_of
 from .errors import Error
-from .rollouts import numpy
+from .token_lists import numpy
 
 if TYPE_CHECKING:
     from .forest import Forest

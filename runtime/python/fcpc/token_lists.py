@@ -1,4 +1,4 @@
-"""rollouts.py: the token lists of rollouts as C takes them, and values in the caller's shape.
+"""token_lists.py: the token lists of rollouts as C takes them, and values in the caller's shape.
 
 Rollouts come in one of three shapes. Of two rollouts, 5 6 7 and 5 8:
 
