@@ -3,7 +3,8 @@
  * Requires: a checked program, a batch as for a plan.
  * Gives: the micro-batch of each sequence. Whatever the strategy, no micro-batch has more tokens than all ranks hold
  *     together. With a strategy that packs sequences (groups), each can also be packed under the cap of a rank.
- * Cost: that of counting the mask's cells of each distinct length, as in place/groups; and of split_items.c.
+ * Cost: that of counting the mask's cells, as in place/groups: of each distinct length, or of each sequence if the mask
+ *     reads fields; and that of split_items.c.
  *
  * A sequence costs what it would take one rank: its cells and its linear layers, in all layers. These are the figures
  * by which groups divides ranks. Where a micro-batch's work is spread evenly, its time is the sum of its costs over the
