@@ -122,8 +122,8 @@ static fcp_code count_stretch(planning *x, void *given) {
         const uint32_t s = (uint32_t)(g->keys[i] & 0xffffff);
         if (s < g->first || s >= g->end) continue;
         g->sequence = s;
-        bool same = before != FCP_NONE && alike && p->lengths[before] == p->lengths[s] &&
-                    p->queries[before] == p->queries[s];
+        bool same =
+            before != FCP_NONE && alike && p->lengths[before] == p->lengths[s] && p->queries[before] == p->queries[s];
         const mc_env env = problem_env(p, s);
         if (planning_stopped_at(x, i)) code = FCP_E_INTERRUPTED;
         else if (same) g->found[s] = g->found[before];

@@ -41,7 +41,10 @@ static void draw_trees(trees *t, const uint64_t *lengths, const uint32_t *chains
     }
     t->fields[0] = (fcpc_field){"last", t->last, t->tokens, NULL};
     t->fields[1] = (fcpc_field){"at", t->at, t->tokens, NULL};
-    t->batch = (fcpc_batch){.size = sizeof t->batch, .lengths = t->lengths, .count = COUNT, .fields = t->fields,
+    t->batch = (fcpc_batch){.size = sizeof t->batch,
+                            .lengths = t->lengths,
+                            .count = COUNT,
+                            .fields = t->fields,
                             .field_count = 2};
 }
 
@@ -95,11 +98,13 @@ Test(split_fields, a_tree_costs_its_own_cells) {
             chains[s] = 1 + (uint32_t)(splitmix(&state) % 9);
         }
         draw_trees(&t, lengths, chains, &state);
-        snprintf(text, sizeof text, "model { heads = 8; kv_heads = 2 }\ncluster { gpus = 4; gpu = h200 }\nbatch { "
-                 FIELDS " }\n" TREES "plan { %s }\n", x->plan);
+        snprintf(text, sizeof text,
+                 "model { heads = 8; kv_heads = 2 }\ncluster { gpus = 4; gpu = h200 }\nbatch { " FIELDS " }\n" TREES
+                 "plan { %s }\n",
+                 x->plan);
         fcpc_program *program = program_named("t.fcp", text);
-        const fcp_code code = split_trees(program, &t.batch, (fcpc_split_options){.least = COUNT}, of, seconds, &made,
-                                          &said);
+        const fcp_code code =
+            split_trees(program, &t.batch, (fcpc_split_options){.least = COUNT}, of, seconds, &made, &said);
         cr_assert_eq(code, FCP_OK, "%s", said);
         free(said);
         cr_assert_eq(made, COUNT);
@@ -108,10 +113,11 @@ Test(split_fields, a_tree_costs_its_own_cells) {
         cr_assert_eq(groups_model_of(program, &model, &err), FCP_OK);
         for (int s = 0; s < COUNT; s++) {
             const groups_group full = count_pairs(&t, s, 0), near = count_pairs(&t, s, 200);
-            const double expected = 1e-12 / 4 * ((double)x->full * (double)groups_time(&model, &full, 1) +
-                                                 (double)x->near * (double)groups_time(&model, &near, 1));
-            cr_assert(fabs(seconds[of[s]] - expected) <= 1e-9 * expected, "tree %d of draw %d: %g s, expected %g", s,
-                      i, seconds[of[s]], expected);
+            const double expected = 1e-12 / 4 *
+                                    ((double)x->full * (double)groups_time(&model, &full, 1) +
+                                     (double)x->near * (double)groups_time(&model, &near, 1));
+            cr_assert(fabs(seconds[of[s]] - expected) <= 1e-9 * expected, "tree %d of draw %d: %g s, expected %g", s, i,
+                      seconds[of[s]], expected);
         }
         fcpc_program_free(program);
     }
@@ -127,9 +133,9 @@ Test(split_fields, micro_batches_are_even_and_hold_the_cap) {
     char *said;
     for (int s = 0; s < COUNT; s++) lengths[s] = LONGEST, chains[s] = s < COUNT / 2 ? 1 : 16;
     draw_trees(&t, lengths, chains, &state);
-    fcpc_program *program = program_named(
-        "t.fcp", "model { heads = 8; kv_heads = 2 }\ncluster { gpus = 2; gpu = h200 }\nbatch { " FIELDS " }\n" TREES
-                 "plan { mask = tree; strategy = fcp }\n");
+    fcpc_program *program =
+        program_named("t.fcp", "model { heads = 8; kv_heads = 2 }\ncluster { gpus = 2; gpu = h200 }\nbatch { " FIELDS
+                               " }\n" TREES "plan { mask = tree; strategy = fcp }\n");
     cr_assert_eq(split_trees(program, &t.batch, (fcpc_split_options){.tokens = 2 * LONGEST}, of, seconds, &made, &said),
                  FCP_OK, "%s", said);
     free(said);
@@ -155,19 +161,19 @@ Test(split_fields, wrong_fields_are_refused_as_in_a_plan) {
     uint32_t chains[COUNT], of[COUNT], made;
     for (int s = 0; s < COUNT; s++) lengths[s] = 100 + (uint64_t)s, chains[s] = 2;
     draw_trees(&t, lengths, chains, &state);
-    fcpc_program *program = program_named(
-        "t.fcp", "cluster { gpus = 2 }\nbatch { " FIELDS " }\n" TREES "plan { layers = [tree, near]; strategy = fcp }\n");
+    fcpc_program *program = program_named("t.fcp", "cluster { gpus = 2 }\nbatch { " FIELDS " }\n" TREES
+                                                   "plan { layers = [tree, near]; strategy = fcp }\n");
     for (int i = 0; i < 5; i++) {
         fcpc_field fields[3] = {t.fields[0], t.fields[1], {"other", t.at, t.tokens, NULL}};
         fcpc_batch batch = t.batch;
         batch.fields = fields;
         char *said, *planned;
         fcp_plan *plans[2] = {NULL};
-        if (i == 0) batch.field_count = 1;                          /* `at` is missing: only the second mask reads it */
+        if (i == 0) batch.field_count = 1; /* `at` is missing: only the second mask reads it */
         else if (i == 1) batch.field_count = 0, batch.fields = NULL;
         else if (i == 2) fields[0].count--;
-        else if (i == 3) batch.field_count = 3;                     /* there is no such field */
-        else fields[1].name = "last";                               /* given twice */
+        else if (i == 3) batch.field_count = 3; /* there is no such field */
+        else fields[1].name = "last";           /* given twice */
         cr_assert_eq(split_trees(program, &batch, (fcpc_split_options){.tokens = 0}, of, NULL, &made, &said),
                      FCP_E_FIELD, "case %d: %s", i, said);
         fcpc_diagnostics *d = fcpc_diagnostics_new();
@@ -189,8 +195,9 @@ Test(split_fields, a_fault_is_found_in_whichever_sequence) {
     for (int i = 0; i < 30; i++) at[i] = i == 15 ? 0 : 1;
     const fcpc_field field = {"at", at, 30, NULL};
     const fcpc_batch batch = {.size = sizeof batch, .lengths = lengths, .count = 3, .fields = &field, .field_count = 1};
-    fcpc_program *program = program_named("t.fcp", "cluster { gpus = 2 }\nbatch { field at = given }\n"
-                                                   "mask m = causal and q / at[k] >= 0\nplan { mask = m; strategy = fcp }\n");
+    fcpc_program *program =
+        program_named("t.fcp", "cluster { gpus = 2 }\nbatch { field at = given }\n"
+                               "mask m = causal and q / at[k] >= 0\nplan { mask = m; strategy = fcp }\n");
     cr_assert_eq(split_trees(program, &batch, (fcpc_split_options){.tokens = 0}, of, NULL, &made, &said),
                  FCP_E_MASK_DIV_ZERO, "%s", said);
     cr_assert(strstr(said, "division by zero for q = 5, k = 5"), "%s", said);
