@@ -38,9 +38,13 @@ static void read_input(const uint8_t *data, size_t size, input *x) {
         at += x->lengths[i];
         if (x->lengths[i] > x->longest) x->longest = x->lengths[i];
     }
-    x->rollouts = (fcpc_rollouts){.size = sizeof x->rollouts, .count = count, .lengths = x->lengths,
-                                  .first = placed ? x->first : NULL, .tokens = x->tokens,
-                                  .groups = grouped ? x->groups : NULL, .least = data[1] % 8};
+    x->rollouts = (fcpc_rollouts){.size = sizeof x->rollouts,
+                                  .count = count,
+                                  .lengths = x->lengths,
+                                  .first = placed ? x->first : NULL,
+                                  .tokens = x->tokens,
+                                  .groups = grouped ? x->groups : NULL,
+                                  .least = data[1] % 8};
 }
 
 static fcpc_forest_view checked(const fcpc_forest *forest) {

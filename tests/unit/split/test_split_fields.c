@@ -204,3 +204,116 @@ Test(split_fields, a_fault_is_found_in_whichever_sequence) {
     free(said);
     fcpc_program_free(program);
 }
+
+/* --- forests ------------------------------------------------------------------------------------------------------ */
+
+enum { ROLLOUTS = 24, PROMPT = 60, ANSWER = 100 };
+
+/* Three prompts with eight answers each, of unlike lengths. */
+static fcpc_forest *make_forest(uint64_t *longest) {
+    static uint64_t lengths[ROLLOUTS];
+    static int64_t tokens[ROLLOUTS * (PROMPT + ANSWER)];
+    fcpc_forest *forest;
+    uint64_t at = 0;
+    *longest = 0;
+    for (int i = 0; i < ROLLOUTS; i++) {
+        lengths[i] = PROMPT + 1 + (uint64_t)(i * 37 % ANSWER);
+        for (uint64_t t = 0; t < lengths[i]; t++) tokens[at++] = t < PROMPT ? i % 3 : 100 + i;
+        if (lengths[i] > *longest) *longest = lengths[i];
+    }
+    const fcpc_rollouts r = {.size = sizeof r, .count = ROLLOUTS, .lengths = lengths, .tokens = tokens};
+    cr_assert_eq(fcpc_forest_make(&r, &forest, NULL), FCP_OK);
+    return forest;
+}
+
+/* Each rollout is in one micro-batch, which can be planned with the fields of its own trees and holds the cap. Whole
+ * trees stay whole where they fit. */
+Test(split_forest, each_micro_batch_can_be_planned) {
+    fcpc_program *program =
+        program_named("t.fcp", "model { heads = 8; kv_heads = 2 }\ncluster { gpus = 2; gpu = h200 }\nbatch { " FIELDS
+                               " }\n" TREES "plan { layers = [tree, near x 3]; block = 128; strategy = fcp }\n");
+    uint64_t longest;
+    fcpc_forest *forest = make_forest(&longest), *cut, *part;
+    fcpc_forest_view v, w;
+    fcpc_forest_look(forest, &v);
+    cr_assert_eq(v.trees, 3);
+    const uint32_t caps[] = {(uint32_t)(longest + 1) / 2, 200, 300, 400, 0};
+    uint64_t before = UINT64_MAX;
+    for (int i = 0; i < 5; i++) {
+        uint32_t of[ROLLOUTS], made, rollouts = 0;
+        double seconds[ROLLOUTS];
+        fcpc_diagnostics *d = fcpc_diagnostics_new();
+        const fcpc_split_options how = {.size = sizeof how, .tokens = caps[i]};
+        const fcp_code code = fcpc_split_forest(program, forest, &how, NULL, d, &cut, of, seconds, &made);
+        char *said = fcpc_diagnostics_render(d, false);
+        cr_assert_eq(code, FCP_OK, "%s", said);
+        free(said);
+        fcpc_diagnostics_free(d);
+        fcpc_forest_look(cut, &w);
+        cr_assert_leq(w.tokens, before, "a larger cap repeats no more");
+        before = w.tokens;
+        const uint32_t all = w.trees;
+        for (uint32_t m = 0; m < made; m++) {
+            uint32_t which[ROLLOUTS], count = 0;
+            fcp_plan *plans[2];
+            cr_assert_gt(seconds[m], 0);
+            cr_assert_leq(seconds[m], seconds[0]);
+            for (uint32_t t = 0; t < all; t++)
+                if (of[t] == m) which[count++] = t;
+            cr_assert_eq(fcpc_forest_pick(cut, which, count, &part, NULL), FCP_OK);
+            fcpc_forest_look(part, &w);
+            if (caps[i]) cr_assert_leq(w.tokens, 2 * caps[i]);
+            rollouts += w.rollouts;
+            const fcpc_field fields[] = {{"at", w.position, w.tokens, NULL}, {"last", w.last, w.tokens, NULL}};
+            const fcpc_batch batch = {.size = sizeof batch,
+                                      .lengths = w.lengths,
+                                      .count = w.trees,
+                                      .fields = fields,
+                                      .field_count = 2};
+            cr_assert_eq(fcpc_plan_layers(program, &batch, NULL, NULL, NULL, plans), FCP_OK);
+            fcp_plan_free(plans[0]), fcp_plan_free(plans[1]);
+            fcpc_forest_free(part);
+        }
+        cr_assert_eq(rollouts, ROLLOUTS);
+        fcpc_forest_free(cut);
+    }
+    cr_assert_eq(before, v.tokens, "nothing is cut without need");
+    fcpc_forest_free(forest);
+    fcpc_program_free(program);
+}
+
+Test(split_forest, what_is_wrong_is_refused) {
+    fcpc_program *program =
+        program_named("t.fcp", "cluster { gpus = 2 }\nbatch { " FIELDS "; field more = given }\n" TREES
+                               "mask other = tree and more[k] == 0\n"
+                               "plan { mask = other; strategy = fcp }\n");
+    uint64_t longest;
+    fcpc_forest *forest = make_forest(&longest), *cut = NULL;
+    uint32_t of[ROLLOUTS], made;
+    const struct wrong {
+        fcpc_split_options how;
+        fcp_code code;
+        const char *says;
+    } cases[] = {{{.size = sizeof(fcpc_split_options), .tokens = 1u << 24}, FCP_E_ARGUMENT, "2^24"},
+                 {{.size = 1}, FCP_E_ARGUMENT, "fcpc_split_options"},
+                 {{.size = sizeof(fcpc_split_options), .tokens = (uint32_t)(longest - 1) / 2}, FCP_E_VALUE, "rollout "},
+                 {{.size = sizeof(fcpc_split_options)}, FCP_E_FIELD, "field 'more' has no values"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fcpc_diagnostics *d = fcpc_diagnostics_new();
+        cr_assert_eq(fcpc_split_forest(program, forest, &cases[i].how, NULL, d, &cut, of, NULL, &made), cases[i].code);
+        char *said = fcpc_diagnostics_render(d, false);
+        cr_assert(strstr(said, cases[i].says), "case %zu: %s", i, said);
+        free(said);
+        fcpc_diagnostics_free(d);
+        cr_assert_eq(fcpc_split_forest(program, forest, &cases[i].how, NULL, NULL, &cut, of, NULL, &made),
+                     cases[i].code);
+        cr_assert_null(cut);
+    }
+    fcpc_forest_free(forest);
+    const fcpc_rollouts none = {.size = sizeof none};
+    cr_assert_eq(fcpc_forest_make(&none, &forest, NULL), FCP_OK);
+    cr_assert_eq(fcpc_split_forest(program, forest, NULL, NULL, NULL, &cut, of, NULL, &made), FCP_OK);
+    cr_assert_eq(made, 0, "no micro-batch of no tree");
+    fcpc_forest_free(forest), fcpc_forest_free(cut);
+    fcpc_program_free(program);
+}
