@@ -17,14 +17,15 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Callable, ContextManager, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar, Union
+from typing import (Any, Callable, ContextManager, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar, Union,
+                    overload)
 
 from ._c import (C, ReadOnly, fcpc_batch, fcpc_field, fcpc_options, fcpc_question, fcpc_split_options, fcpc_times,
                  take_text)
 from .batches import Lengths, Numbers, cu_seqlens, differences, fields_of, kind_of, numbers_of, shortly
 from .errors import Diagnostics, Error, warn
 from .fields import Declared, Held, Over, Sizes, declared_in, held, numbers_of_field
-from .forest import Forest
+from .forest import Forest, MicroBatches
 from .interrupt import interruptibly
 from .masks import Mask as ForeignMask
 from .parts import part_files
@@ -302,8 +303,16 @@ class Program(ReadOnly):
         """
         return _warned(self._plan(lengths, fields, queries, here, stop, max_seconds=max_seconds, whole=whole))
 
+    @overload
+    def micro_batches(self, lengths: Forest, queries: None = None, tokens: int = 0, least: int = 0,
+                      keep_order: bool = False, fields: None = None) -> MicroBatches: ...
+
+    @overload
     def micro_batches(self, lengths: Any, queries: Any = None, tokens: int = 0, least: int = 0,
-                      keep_order: bool = False, fields: Mapping[str, Any] | None = None) -> list[list[int]]:
+                      keep_order: bool = False, fields: Mapping[str, Any] | None = None) -> list[list[int]]: ...
+
+    def micro_batches(self, lengths: Any, queries: Any = None, tokens: int = 0, least: int = 0,
+                      keep_order: bool = False, fields: Mapping[str, Any] | None = None) -> Any:
         """Splits a batch that is too large for the ranks: the numbers of the sequences of each micro-batch, rising.
 
         Each sequence is in one micro-batch. All have about the same predicted work, and the one with most comes first.
@@ -313,11 +322,25 @@ class Program(ReadOnly):
         least       at least so many micro-batches, as far as there are sequences
         keep_order  each micro-batch has neighbouring sequences, and they are in the batch's order
 
-        Errors: E206 (a sequence alone has too many tokens, or a number is out of range), E300 (lengths), E320 (fields)
+        `lengths` may be a forest of rollouts. Then the micro-batches are forests, each with some of the rollouts. A
+        tree that all ranks together cannot hold is cut at branches, and its parts repeat what is before them: as few
+        tokens as such cuts can, `MicroBatches.repeated`. All other trees stay whole. Each micro-batch goes to `plan`,
+        or all of them to `ahead`; `Forest.select` brings along what else the caller has of the rollouts:
+
+            for part, plan in prog.ahead(prog.micro_batches(forest, tokens=8192)):
+                logprobs = part.logprobs(model(part.tokens), plan)
+                loss = (logprobs * part.select(advantages)).sum()
+
+        Errors: E206 (a sequence or rollout alone has too many tokens, or a number is out of range), E300 (lengths),
+        E320 (fields)
         """
         if lengths is None:
             raise Error("E300", "micro_batches: lengths are expected")
         options = _split_options(tokens, least, keep_order)
+        if isinstance(lengths, Forest):
+            if queries is not None or fields is not None:
+                raise Error("E300", "micro_batches: a forest says its queries and fields: leave both out")
+            return self._micro_forests(lengths, options)
         given = self._batch("micro_batches", lengths, fields, queries)
         assert given.lengths
         of, count = (ctypes.c_uint32 * given.lengths.size)(), ctypes.c_uint32()
@@ -328,6 +351,20 @@ class Program(ReadOnly):
                                               ctypes.byref(stop), d.handle, of, None, ctypes.byref(count)))
         interruptibly(call, None)
         return _members(of, count.value)
+
+    def _micro_forests(self, forest: Forest, options: fcpc_split_options) -> MicroBatches:
+        cut, count = ctypes.c_void_p(), ctypes.c_uint32()
+        of = (ctypes.c_uint32 * len(forest.rollouts))()
+
+        def call(stop: ctypes.c_int) -> None:
+            with Diagnostics() as d:
+                d.check(C["fcpc_split_forest"](self._handle, forest._owner.handle, ctypes.byref(options),
+                                               ctypes.byref(stop), d.handle, ctypes.byref(cut), of, None,
+                                               ctypes.byref(count)))
+        interruptibly(call, None)
+        whole = forest._of(cut.value or 0)
+        made = [whole.pick(trees) for trees in _members(of[:whole.trees], count.value)]
+        return MicroBatches(made, len(whole) - len(forest))
 
     def _batch(self, what: str, lengths: Any, fields: Mapping[str, Any] | None, queries: Any) -> Given:
         """A batch as C takes it. `what` is the method that was given it."""
