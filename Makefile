@@ -372,6 +372,7 @@ MEASURED_extract = runtime runtime/base runtime/plan runtime/exec
 MEASURED_profile = compiler/simulate
 MEASURED_rows = compiler/simulate
 MEASURED_lsp = compiler/lsp
+MEASURED_forest = compiler/forest
 # Rooms that fuzz_program needs and other targets measure: the sanitizers look at them there. It has them, and its oracle, without.
 PLAIN_program = compiler/syntax compiler/sema compiler/expr compiler/box compiler/simulate codegen/mask runtime/base runtime/plan runtime/verify runtime/pairs
 plain = $(if $(PLAIN_$1),$(patsubst %.c,$(B)/fuzz/plain/%.o,gen/fcp.tab.c gen/fcp.lex.c $(foreach room,$(PLAIN_$1),$(wildcard $(room)/*.c))))

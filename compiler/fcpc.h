@@ -295,6 +295,16 @@ fcp_code fcpc_forest_cut(const fcpc_forest *forest, uint64_t tokens, fcpc_forest
  * are in none. FCP_E_ARGUMENT: the numbers do not rise, or there is no such tree. */
 fcp_code fcpc_forest_pick(const fcpc_forest *forest, const uint32_t *trees, uint32_t count, fcpc_forest **out_forest,
                           fcp_error *err);
+/* Splits a forest into micro-batches, as fcpc_split_batch splits a batch. Trees that all ranks together cannot hold are
+ * cut first, at the tokens that the options, or the program, say of a rank, times the ranks. *out_forest: all trees
+ * after that; of the tokens that it has more than `forest`, each is computed once more. out_of: the micro-batch of each
+ * of its trees; fcpc_forest_pick makes a forest of those of one. out_of and out_seconds, which may be NULL, have room
+ * for as many as there are rollouts. Where the program declares the fields `last` and `at`, they are those of the
+ * forest: the last tokens of subtrees, and positions. Errors are those of fcpc_forest_cut and fcpc_split_batch; then
+ * there is no forest. */
+fcp_code fcpc_split_forest(const fcpc_program *program, const fcpc_forest *forest, const fcpc_split_options *options,
+                           const volatile int *stop, fcpc_diagnostics *d, fcpc_forest **out_forest, uint32_t *out_of,
+                           double *out_seconds, uint32_t *out_count);
 
 /* --- looking at plans --------------------------------------------------------------------------------------------- */
 

@@ -201,7 +201,7 @@ fcp_code problem_open_second(planning *x, cells **out);
 /* Returns the first sequence about which the second object is asked, where what the mask answers is kept for later
  * plannings (problem_kept). The first object answers for the sequences before it. The number depends on the lengths
  * only, so each object is asked about the same sequences every time. The second object has about half of the work, or
- * none if there are few keys. */
+ * none if there are few keys, or if the mask reads an array. */
 uint32_t problem_second(const problem *p);
 void problem_close_mask(const planning *x, cells **c);
 

@@ -467,6 +467,7 @@ fcp_code problem_open_second(planning *x, cells **out) {
 
 uint32_t problem_second(const problem *p) {
     uint64_t keys = 0;
+    if (mc_uses(p->program->mask) & MC_USES_DATA) return p->sequences; /* problem_env binds arrays in one place */
     for (uint32_t s = 0; s < p->sequences; s++) keys += p->lengths[s];
     return keys < KEYS_FOR_TWO ? p->sequences : middle(p, 0, true);
 }

@@ -9,7 +9,7 @@
 #ifndef FCPC_SPLIT_SPLIT_H
 #define FCPC_SPLIT_SPLIT_H
 #include "compiler/base/arena.h"
-#include "runtime/fcp.h"
+#include "compiler/fcpc.h"
 
 typedef struct split_item {
     uint64_t tokens, cost; /* of any unit; all costs add up to less than 2^63 */
@@ -29,4 +29,9 @@ typedef struct split_how {
  * same bins. FCP_E_VALUE: an item alone exceeds the cap; *out_bins is its number. */
 fcp_code split_items(const split_item *items, uint32_t count, const split_how *how, arena *scratch, uint32_t *out_of,
                      uint32_t *out_bins);
+
+/* split_batch.c. FCP_E_ARGUMENT: the options say more tokens than a rank can hold. */
+fcp_code split_check(const fcpc_split_options *how, fcp_error *err);
+/* The most tokens of a micro-batch, on all ranks. *out_each: of a rank, as the options or the program say. */
+uint64_t split_cap(const fcpc_program *program, const fcpc_split_options *how, uint32_t *out_each);
 #endif

@@ -3,7 +3,8 @@
  * Requires: a checked program, a batch as for a plan.
  * Gives: the micro-batch of each sequence. Whatever the strategy, no micro-batch has more tokens than all ranks hold
  *     together. With a strategy that packs sequences (groups), each can also be packed under the cap of a rank.
- * Cost: that of counting the mask's cells of each distinct length, as in place/groups; and of split_items.c.
+ * Cost: that of counting the mask's cells, as in place/groups: of each distinct length, or of each sequence if the mask
+ *     reads fields; and that of split_items.c.
  *
  * A sequence costs what it would take one rank: its cells and its linear layers, in all layers. These are the figures
  * by which groups divides ranks. Where a micro-batch's work is spread evenly, its time is the sum of its costs over the
@@ -72,6 +73,12 @@ static bool can_pack(void *context, const uint32_t *items, uint32_t count) {
     return !code && sum <= s->ranks;
 }
 
+uint64_t split_cap(const fcpc_program *program, const fcpc_split_options *how, uint32_t *out_each) {
+    enum { USUAL = 65536 }; /* where the strategy has no cap of its own */
+    *out_each = how->tokens ? how->tokens : program->tokens ? program->tokens : USUAL;
+    return (uint64_t)*out_each * program->nodes * program->gpus;
+}
+
 static fcp_code split(splitting *s, const fcpc_split_options *how, fcpc_diagnostics *d, uint32_t *out_of,
                       uint32_t *out_count) {
     const bool packs = strategy_facts_of[s->program->strategy].packs_sequences;
@@ -79,7 +86,7 @@ static fcp_code split(splitting *s, const fcpc_split_options *how, fcpc_diagnost
     s->size = ARENA_NEW(&s->memory, uint64_t, n);
     s->of = ARENA_NEW(&s->memory, uint32_t, n);
     s->groups = ARENA_NEW(&s->memory, groups_group, n);
-    const split_how by = {.cap = (uint64_t)s->tokens * s->ranks,
+    const split_how by = {.cap = split_cap(s->program, how, &s->tokens),
                           .least = how->least,
                           .keep_order = how->keep_order,
                           .accepts = packs ? can_pack : NULL,
@@ -90,6 +97,11 @@ static fcp_code split(splitting *s, const fcpc_split_options *how, fcpc_diagnost
         diag_error(d, code, SPAN_NONE, "sequence %u has %llu tokens: more than %u ranks hold at %u tokens each",
                    *out_count, (unsigned long long)s->items[*out_count].tokens, s->ranks, s->tokens);
     return code;
+}
+
+fcp_code split_check(const fcpc_split_options *how, fcp_error *err) {
+    if (how->tokens < 1u << 24) return FCP_OK;
+    return fcp_fail(err, FCP_E_ARGUMENT, "a rank holds at most 2^24 - 1 tokens, and these are %u", how->tokens);
 }
 
 fcp_code fcpc_split_batch(const fcpc_program *program, const fcpc_batch *batch, const fcpc_split_options *options,
@@ -103,12 +115,9 @@ fcp_code fcpc_split_batch(const fcpc_program *program, const fcpc_batch *batch, 
     fcp_error err;
     fcp_code code = fcp_sized_read(&own, sizeof own, batch, "fcpc_batch", &err);
     if (!code) code = fcp_sized_read(&how, sizeof how, options, "fcpc_split_options", &err);
-    if (!code && how.tokens >= 1u << 24)
-        code = fcp_fail(&err, FCP_E_ARGUMENT, "a rank holds at most 2^24 - 1 tokens, and these are %u", how.tokens);
+    if (!code) code = split_check(&how, &err);
     if (code) diag_error(d, code, SPAN_NONE, "%s", err.message);
-    enum { USUAL = 65536 }; /* where the strategy has no cap of its own */
-    const uint32_t tokens = how.tokens ? how.tokens : program->tokens;
-    splitting s = {.program = program, .tokens = tokens ? tokens : USUAL, .ranks = program->nodes * program->gpus};
+    splitting s = {.program = program, .ranks = program->nodes * program->gpus};
     if (!code) code = add_costs(&s, program, program->layer_count ? program->layers[0].times : 1, &own, stop, d);
     for (uint32_t i = 1; !code && i < program->layer_count; i++)
         code = add_costs(&s, program->layers[i].program, program->layers[i].times, &own, stop, d);

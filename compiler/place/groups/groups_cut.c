@@ -3,7 +3,8 @@
  * Requires: a problem without blocks.
  * Gives: x->grouping, and pieces and blocks. A block ends at multiples of x->block from the beginning of a chunk, and
  *     where another rank's tokens begin. All rows of a block are computed by one rank.
- * Cost: sorting the sequences and the pieces; counting the cells of each distinct length.
+ * Cost: sorting the sequences and the pieces; counting the cells of each distinct length, or of each sequence if the
+ *     mask reads an array.
  *
  * Cutting. A group of d ranks cuts each of its sequences into d chunks (ring) or 2 d (zigzag). Rank i of the group
  * computes chunk i, in zigzag also chunk 2 d - 1 - i, and needs all keys of the group.
@@ -115,13 +116,14 @@ typedef struct counting {
 static fcp_code count_stretch(planning *x, void *given) {
     counting *g = given;
     const problem *p = x->problem;
+    const bool alike = !p->binding || !p->binding->arrays;
     fcp_code code = FCP_OK;
     for (uint32_t i = 0, before = FCP_NONE; i < p->sequences && !code; i++) {
         const uint32_t s = (uint32_t)(g->keys[i] & 0xffffff);
         if (s < g->first || s >= g->end) continue;
         g->sequence = s;
-        bool same = before != FCP_NONE && !p->binding && p->lengths[before] == p->lengths[s] &&
-                    p->queries[before] == p->queries[s];
+        bool same =
+            before != FCP_NONE && alike && p->lengths[before] == p->lengths[s] && p->queries[before] == p->queries[s];
         const mc_env env = problem_env(p, s);
         if (planning_stopped_at(x, i)) code = FCP_E_INTERRUPTED;
         else if (same) g->found[s] = g->found[before];

@@ -231,6 +231,9 @@ fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, 
 fcp_code fcpc_split_batch(const fcpc_program *program, const fcpc_batch *batch, const fcpc_split_options *options,
                           const volatile int *stop, fcpc_diagnostics *d, uint32_t *out_of, double *out_seconds,
                           uint32_t *out_count);
+fcp_code fcpc_split_forest(const fcpc_program *program, const fcpc_forest *forest, const fcpc_split_options *options,
+                           const volatile int *stop, fcpc_diagnostics *d, fcpc_forest **out_forest, uint32_t *out_of,
+                           double *out_seconds, uint32_t *out_count);
 fcp_code fcpc_forest_make(const fcpc_rollouts *rollouts, fcpc_forest **out_forest, fcp_error *err);
 void fcpc_forest_free(fcpc_forest *forest);
 void fcpc_forest_look(const fcpc_forest *forest, fcpc_forest_view *out_view);

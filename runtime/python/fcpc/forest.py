@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, List, NamedTuple, Sequence
 
 from ._c import C, ReadOnly, check, fcp_error, fcpc_forest_view, fcpc_rollouts
 from .arrays import array_of, is_array, is_tensor, taken
@@ -364,7 +364,11 @@ class Forest(ReadOnly):
     def _part(self, function: str, *arguments: Any) -> Forest:
         made, err = ctypes.c_void_p(), fcp_error()
         check(C[function](self._owner.handle, *arguments, ctypes.byref(made), ctypes.byref(err)), err)
-        np, part = numpy(), Forest(made.value or 0, self._shape, self._before)
+        return self._of(made.value or 0)
+
+    def _of(self, handle: int) -> Forest:
+        """The forest of a new handle, which has some of the rollouts."""
+        np, part = numpy(), Forest(handle, self._shape, self._before)
         origin = self._shape if self._origin is None else self._origin
         kept = np.searchsorted(np.array(self.rollouts, "int64"), np.array(part.rollouts, "int64"))
         part._put(_shape=self._shape.of(kept), _before=None if self._before is None else self._before[kept],
@@ -461,6 +465,18 @@ class Forest(ReadOnly):
         made = numpy().zeros((dims[0] * dims[1], *rest), values.dtype)
         made[places] = values
         return made.reshape(*dims, *rest)
+
+
+class MicroBatches(List[Forest]):
+    """What `Program.micro_batches` makes of a forest: forests that are planned and run one after the other.
+
+    repeated  how many tokens they have together beyond the forest: those before a branch at which a tree was cut are
+              computed once for each of its parts
+    """
+
+    def __init__(self, forests: Iterable[Forest], repeated: int) -> None:
+        super().__init__(forests)
+        self.repeated = repeated
 
 
 class _Owner:

@@ -17,14 +17,15 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Callable, ContextManager, Iterable, Iterator, Mapping, Sequence, TypeVar, Union
+from typing import (Any, Callable, ContextManager, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar, Union,
+                    overload)
 
 from ._c import (C, ReadOnly, fcpc_batch, fcpc_field, fcpc_options, fcpc_question, fcpc_split_options, fcpc_times,
                  take_text)
 from .batches import Lengths, Numbers, cu_seqlens, differences, fields_of, kind_of, numbers_of, shortly
 from .errors import Diagnostics, Error, warn
 from .fields import Declared, Held, Over, Sizes, declared_in, held, numbers_of_field
-from .forest import Forest
+from .forest import Forest, MicroBatches
 from .interrupt import interruptibly
 from .masks import Mask as ForeignMask
 from .parts import part_files
@@ -110,6 +111,20 @@ def detect(group: Any = None, ranks: int = 4) -> Cluster:
     name = torch.cuda.get_device_name().lower() if torch.cuda.is_available() else "cpu"
     profile = next((p for p in ("a100", "h100", "h200", "b200", "cpu") if p in name), "h100")
     return Cluster(len(starts), gpus, profile, range(rank, rank + 1))
+
+
+class Given(NamedTuple):
+    """A batch as C takes it, which is valid as long as this is kept.
+
+    captured  the fields whose values are those that a mask function has captured
+    """
+    batch: fcpc_batch
+    lengths: Numbers | None
+    queries: Numbers | None
+    fields: dict[str, Numbers]
+    sizes: Sizes | None
+    captured: list[str]
+    listed: Any
 
 
 class Program(ReadOnly):
@@ -288,54 +303,75 @@ class Program(ReadOnly):
         """
         return _warned(self._plan(lengths, fields, queries, here, stop, max_seconds=max_seconds, whole=whole))
 
+    @overload
+    def micro_batches(self, lengths: Forest, queries: None = None, tokens: int = 0, least: int = 0,
+                      keep_order: bool = False, fields: None = None) -> MicroBatches: ...
+
+    @overload
     def micro_batches(self, lengths: Any, queries: Any = None, tokens: int = 0, least: int = 0,
-                      keep_order: bool = False) -> list[list[int]]:
+                      keep_order: bool = False, fields: Mapping[str, Any] | None = None) -> list[list[int]]: ...
+
+    def micro_batches(self, lengths: Any, queries: Any = None, tokens: int = 0, least: int = 0,
+                      keep_order: bool = False, fields: Mapping[str, Any] | None = None) -> Any:
         """Splits a batch that is too large for the ranks: the numbers of the sequences of each micro-batch, rising.
 
         Each sequence is in one micro-batch. All have about the same predicted work, and the one with most comes first.
 
-        lengths, queries  as in `plan`
+        lengths, queries, fields  as in `plan`
         tokens      the most tokens of a rank; 0: as the program's strategy `groups` has it, or 65536
         least       at least so many micro-batches, as far as there are sequences
         keep_order  each micro-batch has neighbouring sequences, and they are in the batch's order
 
-        A mask that reads fields is refused (E320), because their values are not here.
+        `lengths` may be a forest of rollouts. Then the micro-batches are forests, each with some of the rollouts. A
+        tree that all ranks together cannot hold is cut at branches, and its parts repeat what is before them: as few
+        tokens as such cuts can, `MicroBatches.repeated`. All other trees stay whole. Each micro-batch goes to `plan`,
+        or all of them to `ahead`; `Forest.select` brings along what else the caller has of the rollouts:
 
-        Errors: E206 (a sequence alone has too many tokens, or a number is out of range), E300 (lengths), E320
+            for part, plan in prog.ahead(prog.micro_batches(forest, tokens=8192)):
+                logprobs = part.logprobs(model(part.tokens), plan)
+                loss = (logprobs * part.select(advantages)).sum()
+
+        Errors: E206 (a sequence or rollout alone has too many tokens, or a number is out of range), E300 (lengths),
+        E320 (fields)
         """
-        if isinstance(lengths, Lengths) and queries is None:
-            lengths, queries = lengths.keys, lengths.queries
-        held, asked = numbers_of(lengths, "Q", "lengths"), numbers_of(queries, "Q", "queries")
-        if held is None:
+        if lengths is None:
             raise Error("E300", "micro_batches: lengths are expected")
-        if asked and held.size != asked.size:
-            raise Error("E300", f"there are {held.size} lengths and {asked.size} numbers of queries")
-        for name, number in (("tokens", tokens), ("least", least)):
-            if not 0 <= number < 1 << 24:
-                raise Error("E206", f"micro_batches: {name} is {number}, and must be from 0 to 2^24 - 1")
-        batch = fcpc_batch(ctypes.sizeof(fcpc_batch), held.address, asked and asked.address, held.size)
-        options = fcpc_split_options(ctypes.sizeof(fcpc_split_options), tokens, least, keep_order)
-        of, count = (ctypes.c_uint32 * held.size)(), ctypes.c_uint32()
+        options = _split_options(tokens, least, keep_order)
+        if isinstance(lengths, Forest):
+            if queries is not None or fields is not None:
+                raise Error("E300", "micro_batches: a forest says its queries and fields: leave both out")
+            return self._micro_forests(lengths, options)
+        given = self._batch("micro_batches", lengths, fields, queries)
+        assert given.lengths
+        of, count = (ctypes.c_uint32 * given.lengths.size)(), ctypes.c_uint32()
 
         def call(stop: ctypes.c_int) -> None:
             with Diagnostics() as d:
-                d.check(C["fcpc_split_batch"](self._handle, ctypes.byref(batch), ctypes.byref(options),
+                d.check(C["fcpc_split_batch"](self._handle, ctypes.byref(given.batch), ctypes.byref(options),
                                               ctypes.byref(stop), d.handle, of, None, ctypes.byref(count)))
         interruptibly(call, None)
-        made: list[list[int]] = [[] for _ in range(count.value)]
-        for sequence, number in enumerate(of):
-            made[number].append(sequence)
-        return made
+        return _members(of, count.value)
 
-    def _plan(self, lengths: Any, fields: Mapping[str, Any] | None, queries: Any, here: range | None,
-              stop: ctypes.c_int | None, gate: ContextManager[Any] = nullcontext(), turns: Turns | None = None,
-              number: int = 0, max_seconds: float = 0, whole: bool = False) -> Plan:
-        """`plan` without warnings. `gate` is a context that is entered while planning. With `turns`, `number` is the
-        number of the batch in the loop, and another rank may plan it."""
+    def _micro_forests(self, forest: Forest, options: fcpc_split_options) -> MicroBatches:
+        cut, count = ctypes.c_void_p(), ctypes.c_uint32()
+        of = (ctypes.c_uint32 * len(forest.rollouts))()
+
+        def call(stop: ctypes.c_int) -> None:
+            with Diagnostics() as d:
+                d.check(C["fcpc_split_forest"](self._handle, forest._owner.handle, ctypes.byref(options),
+                                               ctypes.byref(stop), d.handle, ctypes.byref(cut), of, None,
+                                               ctypes.byref(count)))
+        interruptibly(call, None)
+        whole = forest._of(cut.value or 0)
+        made = [whole.pick(trees) for trees in _members(of[:whole.trees], count.value)]
+        return MicroBatches(made, len(whole) - len(forest))
+
+    def _batch(self, what: str, lengths: Any, fields: Mapping[str, Any] | None, queries: Any) -> Given:
+        """A batch as C takes it. `what` is the method that was given it."""
         if isinstance(lengths, ForeignMask):
             if not lengths.is_of(self.source):
-                raise Error("E203", "plan: this is a batch of a mask that is not the program's: ranges, tables or the "
-                                    "text differ. Tensors that differ from batch to batch are fields, "
+                raise Error("E203", f"{what}: this is a batch of a mask that is not the program's: ranges, tables or "
+                                    "the text differ. Tensors that differ from batch to batch are fields, "
                                     "from_block_mask(fields=[name]); what else differs needs another program")
             lengths, fields = lengths.lengths, {**lengths.fields, **fields_of(fields)}
         if isinstance(lengths, Forest):
@@ -347,7 +383,7 @@ class Program(ReadOnly):
             lengths = lengths.lengths
         if isinstance(lengths, Lengths):
             if queries is not None:
-                raise Error("E300", "plan: the lengths say the queries as well: leave `queries` out")
+                raise Error("E300", f"{what}: the lengths say the queries as well: leave `queries` out")
             lengths, queries = lengths.keys, lengths.queries
         held, asked = numbers_of(lengths, "Q", "lengths"), numbers_of(queries, "Q", "queries")
         if held and asked and held.size != asked.size:
@@ -361,14 +397,23 @@ class Program(ReadOnly):
         for slot, (name, values) in zip(listed, given.items()):
             slot.name, slot.count = name.encode(), values.size
             slot.values, slot.reals = (None, values.address) if values.real else (values.address, None)
+        batch = fcpc_batch(ctypes.sizeof(fcpc_batch), held and held.address, asked and asked.address,
+                           held.size if held else 0, ctypes.addressof(listed), len(given))
+        return Given(batch, held, asked, given, sizes, [name for name in self._values if name not in brought], listed)
+
+    def _plan(self, lengths: Any, fields: Mapping[str, Any] | None, queries: Any, here: range | None,
+              stop: ctypes.c_int | None, gate: ContextManager[Any] = nullcontext(), turns: Turns | None = None,
+              number: int = 0, max_seconds: float = 0, whole: bool = False) -> Plan:
+        """`plan` without warnings. `gate` is a context that is entered while planning. With `turns`, `number` is the
+        number of the batch in the loop, and another rank may plan it."""
+        batch, held, asked, given, sizes, captured, _listed = self._batch("plan", lengths, fields, queries)
+        declared = self._declared or Declared({}, {}, False)
         cumulative = cu_seqlens(held, {name: x for name, x in given.items()
                                        if declared.over.get(name, Over())[:3] == Over()[:3]})
         of_batch = [f"lengths begin with 0 and ascend, as cu_seqlens do, {shortly(cumulative)}. Lengths are the "
                     f"differences of those, {differences(cumulative)}: fcpc.lengths(cu_seqlens) makes them"
                     ] if cumulative else []
-        of_batch += self._stale([name for name in self._values if name not in brought], sizes)
-        batch = fcpc_batch(ctypes.sizeof(fcpc_batch), held and held.address, asked and asked.address,
-                           held.size if held else 0, ctypes.addressof(listed), len(given))
+        of_batch += self._stale(captured, sizes)
         batch.max_seconds = max_seconds
         here = self.here if here is None else here
 
@@ -557,6 +602,21 @@ def _warned(plan: Plan, known: set[str] | None = None) -> Plan:
 def _after_others() -> None:
     """Lowers the priority of this thread, and of threads that it starts: training steps come before planning."""
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+
+
+def _split_options(tokens: int, least: int, keep_order: bool) -> fcpc_split_options:
+    for name, number in (("tokens", tokens), ("least", least)):
+        if not 0 <= number < 1 << 24:
+            raise Error("E206", f"micro_batches: {name} is {number}, and must be from 0 to 2^24 - 1")
+    return fcpc_split_options(ctypes.sizeof(fcpc_split_options), tokens, least, keep_order)
+
+
+def _members(of: Iterable[int], count: int) -> list[list[int]]:
+    """What is in each of `count` micro-batches: of[i] is that of number i."""
+    made: list[list[int]] = [[] for _ in range(count)]
+    for i, number in enumerate(of):
+        made[number].append(i)
+    return made
 
 
 def _pair(said: Any) -> tuple[Any, Any]:
