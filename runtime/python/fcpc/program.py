@@ -328,8 +328,8 @@ class Program(ReadOnly):
         or all of them to `ahead`; `Forest.select` brings along what else the caller has of the rollouts:
 
             for part, plan in prog.ahead(prog.micro_batches(forest, tokens=8192)):
-                logprobs = part.logprobs(model(part.tokens), plan)
-                loss = (logprobs * part.select(advantages)).sum()
+                logits = model(plan.take(part.tokens), plan.take(part.at), attn.bind(plan))
+                loss = (part.logprobs(logits, plan) * part.select(advantages)).sum()
 
         Errors: E206 (a sequence or rollout alone has too many tokens, or a number is out of range), E300 (lengths),
         E320 (fields)
@@ -340,6 +340,7 @@ class Program(ReadOnly):
         if isinstance(lengths, Forest):
             if queries is not None or fields is not None:
                 raise Error("E300", "micro_batches: a forest says its queries and fields: leave both out")
+            self._reads_last("micro_batches")
             return self._micro_forests(lengths, options)
         given = self._batch("micro_batches", lengths, fields, queries)
         assert given.lengths
@@ -366,6 +367,12 @@ class Program(ReadOnly):
         made = [whole.pick(trees) for trees in _members(of[:whole.trees], count.value)]
         return MicroBatches(made, len(whole) - len(forest))
 
+    def _reads_last(self, what: str) -> None:
+        """Checks that the program can be for forests."""
+        if "last" not in self.fields:
+            raise Error("E203", f"{what}: no mask of the program reads a field `last`, so tokens would see other branches "
+                                "of their tree: \"causal and q <= last[k]\", with fields=[\"last\"]")
+
     def _batch(self, what: str, lengths: Any, fields: Mapping[str, Any] | None, queries: Any) -> Given:
         """A batch as C takes it. `what` is the method that was given it."""
         if isinstance(lengths, ForeignMask):
@@ -375,9 +382,7 @@ class Program(ReadOnly):
                                     "from_block_mask(fields=[name]); what else differs needs another program")
             lengths, fields = lengths.lengths, {**lengths.fields, **fields_of(fields)}
         if isinstance(lengths, Forest):
-            if "last" not in self.fields:
-                raise Error("E203", "plan: no mask of the program reads a field `last`, so tokens would see other "
-                                    "branches of their tree: \"causal and q <= last[k]\", with fields=[\"last\"]")
+            self._reads_last(what)
             fields = {**{name: getattr(lengths, name) for name in ("last", "at") if name in self.fields},
                       **fields_of(fields)}
             lengths = lengths.lengths
