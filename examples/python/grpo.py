@@ -101,7 +101,7 @@ class SharingGRPO(GRPOTrainer):
         """(the forest, [2, rollouts, width]: log-probabilities and entropies of its rollouts' tokens)"""
         plan = self.prog.plan(forest)
         with self.accelerator.autocast():
-            logits = model(**fcpc.hf.inputs(self.attn, plan, forest=forest)).logits[0]
+            logits = model(**fcpc.hf.inputs(self.attn, plan, forest)).logits[0]
         self.computed += forest.tokens.numel()
         self.rollout_tokens += forest.rollout_tokens
         more = {"plan": plan, "group": self.group, "temperature": self.temperature}
@@ -228,8 +228,19 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--generate", action="store_true", help="the model answers; there is nothing to compare with")
     generate = parser.parse_args().generate
+    if not dist.is_initialized() and "RANK" in os.environ:
+        dist.init_process_group("gloo")
     with tempfile.TemporaryDirectory() as folder:
-        ...
+        save_model(folder)  # each process has files of its own, which are the same
+        if generate:
+            sharing = trainer_of(SharingGRPO, folder, prompts(32), fcpc.hf.NAME, generate=True, plan={"block": 16})
+            losses, _ = run(sharing)
+            said = f"losses {losses[0]:.4f} to {losses[-1]:.4f}"
+        else:
+            loss, gradient, sharing = compare(folder)
+            said = f"losses differ by {loss:.1e} of the largest, gradients by {gradient:.1e}"
+        if sharing.accelerator.is_main_process:
+            print(f"{said}; {sharing.computed} tokens computed in place of {sharing.rollout_tokens}")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,8 @@ NAMES = '''batch: Batch, group: dist.ProcessGroup, loader: Iterable[Batch], mode
     lse_of_prefix: torch.Tensor, o_of_prefix: torch.Tensor, dataset: Dataset[Any], collate: Callable[..., Any],
     train: Callable[[Attention], None], m: fcpc.masks.Mask, x: torch.Tensor, wq: torch.Tensor, wk: torch.Tensor,
     wv: torch.Tensor, wo: torch.Tensor, w: torch.Tensor, attention: fcpc.torch.BoundAttention,
-    rule: Callable[..., torch.Tensor], forest: fcpc.Forest, old: list[torch.Tensor], rotate: Callable[[torch.Tensor, torch.Tensor, tuple[int, ...]], torch.Tensor]'''
+    rule: Callable[..., torch.Tensor], forest: fcpc.Forest, old: list[torch.Tensor], advantages: torch.Tensor,
+    rotate: Callable[[torch.Tensor, torch.Tensor, tuple[int, ...]], torch.Tensor]'''
 
 
 def pieces():
