@@ -20,9 +20,10 @@
 
 #include "compiler/base/arena.h"
 #include "runtime/base/sized.h"
+#include "runtime/base/threads.h"
 
+#include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #define NONE UINT32_MAX
@@ -237,7 +238,6 @@ static bool make_room(fcpc_forest *f, uint64_t tokens, uint64_t all, uint32_t tr
     p->start = p->lengths + trees;
     p->rollout = (uint32_t *)(p->start + rollouts + 1);
     p->tree = p->rollout + rollouts;
-    memset(p->lengths, 0, trees * sizeof *p->lengths);
     return true;
 }
 
@@ -279,29 +279,80 @@ static uint64_t number_rows(growing *g, const uint32_t *order) {
     return rows;
 }
 
+/* What one thread writes: the rows of some nodes, in `order`, and of some rollouts. */
+typedef struct share {
+    const growing *g;
+    const uint32_t *order;
+    const uint64_t *base; /* of each tree, its first row */
+    const int64_t *ids;
+    planting *p;
+    size_t first_node, end_node;
+    uint32_t first_rollout, end_rollout;
+    pthread_t thread;
+    bool started;
+} share;
+
+static void *plant_share(void *given) {
+    const share *s = given;
+    for (size_t i = s->first_node; i < s->end_node; i++) {
+        const node *x = &s->g->nodes[s->order[i]];
+        plant_node(s->g, x, s->base[x->tree], s->ids, s->p);
+    }
+    for (uint32_t i = s->first_rollout; i < s->end_rollout; i++) plant_rollout(s->g, i, s->p->rows + s->p->start[i]);
+    return NULL;
+}
+
+/* Writes all rows. Writing them takes most of the time, so that of a large forest is shared out: each thread has about
+ * as many tokens as the others. What is written does not depend on the threads. */
+static void plant_all(share whole, uint64_t tokens) {
+    enum { THREADS = 4, FEW = 1 << 20 };
+    const growing *g = whole.g;
+    const uint32_t rollouts = g->rollouts->count;
+    const uint64_t all = tokens + whole.p->start[rollouts];
+    const unsigned threads = all < FEW ? 1 : fcp_processors(THREADS);
+    share shares[THREADS];
+    size_t n = 0;
+    uint32_t r = 0;
+    for (unsigned i = 0; i < threads; i++) {
+        share *s = &shares[i];
+        *s = whole;
+        s->first_node = n;
+        while (n < g->count && (i + 1 == threads || g->nodes[whole.order[n]].row < tokens / threads * (i + 1))) n++;
+        s->end_node = n;
+        s->first_rollout = r;
+        while (r < rollouts && (i + 1 == threads || whole.p->start[r] < (all - tokens) / threads * (i + 1))) r++;
+        s->end_rollout = r;
+        s->started = i && fcp_thread_start(&s->thread, 0, plant_share, s);
+    }
+    for (unsigned i = 0; i < threads; i++)
+        if (!shares[i].started) plant_share(&shares[i]);
+    for (unsigned i = 0; i < threads; i++)
+        if (shares[i].started) pthread_join(shares[i].thread, NULL);
+}
+
 static fcp_code plant(growing *g, const uint32_t *names, const int64_t *ids, fcpc_forest *f) {
     const uint32_t count = g->rollouts->count;
     uint32_t *order = ARENA_NEW(&g->scratch, uint32_t, g->count + 1);
     const uint32_t trees = order ? order_nodes(g, order) : NONE;
-    if (trees == NONE) return FCP_E_NO_MEMORY;
-    const uint64_t tokens = number_rows(g, order);
+    uint64_t *base = trees == NONE ? NULL : ARENA_NEW(&g->scratch, uint64_t, trees + (size_t)1), all = 0;
     planting p;
-    uint64_t all = 0, base = 0;
+    if (!base) return FCP_E_NO_MEMORY;
+    const uint64_t tokens = number_rows(g, order);
     for (uint32_t i = 0; i < count; i++) all += g->rollouts->lengths[i];
     if (!make_room(f, tokens, all, trees, count, &p)) return FCP_E_NO_MEMORY;
     for (size_t i = 0; i < g->count; i++) {
         const node *x = &g->nodes[order[i]];
-        if (x->parent == NONE) base = x->row;
-        plant_node(g, x, base, ids, &p);
-        p.lengths[x->tree] += x->to - (uint64_t)x->from;
+        if (x->parent != NONE) continue;
+        base[x->tree] = x->row;
+        p.lengths[x->tree] = x->end - x->row;
     }
     p.start[0] = 0;
     for (uint32_t i = 0; i < count; i++) {
         p.rollout[i] = names ? names[i] : i;
         p.tree[i] = g->of[i] == NONE ? UINT32_MAX : g->nodes[g->of[i]].tree;
-        plant_rollout(g, i, p.rows + p.start[i]);
         p.start[i + 1] = p.start[i] + g->rollouts->lengths[i];
     }
+    plant_all((share){.g = g, .order = order, .base = base, .ids = ids, .p = &p}, tokens);
     f->view = (fcpc_forest_view){.tokens = tokens, .rollout_tokens = all, .trees = trees, .rollouts = count,
                                  .lengths = p.lengths, .token = p.token, .position = p.position, .last = p.last,
                                  .parent = p.parent, .sharing = p.sharing, .rollout = p.rollout, .tree = p.tree,

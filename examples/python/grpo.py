@@ -228,8 +228,6 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--generate", action="store_true", help="the model answers; there is nothing to compare with")
     generate = parser.parse_args().generate
-    if not dist.is_initialized() and "RANK" in os.environ:
-        dist.init_process_group("gloo")
     with tempfile.TemporaryDirectory() as folder:
         save_model(folder)  # each process has files of its own, which are the same
         if generate:

@@ -19,6 +19,7 @@
     X(plan)                                                                                                            \
     X(growth)                                                                                                          \
     X(recurrent)                                                                                                       \
+    X(forest)                                                                                                          \
     X(cells)                                                                                                           \
     X(fields)                                                                                                          \
     X(slices)                                                                                                          \

@@ -33,6 +33,7 @@ bool bench_find_fcpc(char path[PATH_MAX]);
 void bench_plan(void);
 void bench_growth(void);
 void bench_recurrent(void);
+void bench_forest(void);
 void bench_cells(void);
 void bench_fields(void);
 void bench_slices(void);
