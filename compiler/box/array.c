@@ -263,7 +263,7 @@ static fcp_code learn(box_array *a, const volatile int *stop) {
     }
     if (!l.runs) a->run_count = 0;
     if (a->run_count) find_blocks(a);
-    bool ranked = a->run_count && !l.up && !l.down;
+    bool ranked = a->run_count && a->compared && !l.up && !l.down;
     for (uint32_t i = 0; i < a->run_count && ranked; i++) ranked = a->runs[i].s == 0;
     if (fcp_stop_asked(stop)) return FCP_E_INTERRUPTED;
     if (ranked) return make_ranks(a) ? FCP_OK : FCP_E_NO_MEMORY;
@@ -316,6 +316,8 @@ bool box_arrays_new(box_arrays *a, mc_code mask) {
     a->at = calloc(a->count, sizeof *a->at);
     a->ranges = malloc(mask.count * sizeof *a->ranges);
     if (!a->at || !a->ranges) return false;
+    bool compared = false; /* operands may be chosen by `if`, so any of these may come to compare any elements */
+    for (uint32_t i = 0; i < mask.count; i++) compared |= mask.nodes[i].op == MC_EQ || mask.nodes[i].op == MC_NE;
     for (uint32_t i = 0; i < mask.count; i++) {
         const mc_node *x = &mask.nodes[i];
         if (!mc_loads_int(x->op)) continue;
@@ -325,6 +327,7 @@ bool box_arrays_new(box_arrays *a, mc_code mask) {
         }
         uint32_t index = mask.nodes[x->a].op;
         a->at[x->imm].used = true;
+        a->at[x->imm].compared = compared;
         if (index != MC_Q && index != MC_K) a->at[x->imm].again = true;
     }
     return true;

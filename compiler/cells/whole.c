@@ -195,6 +195,40 @@ static bool bound_lane(cells *c, const box *b, const box_program *p, const bound
     return true;
 }
 
+/* The lines that a bound allows equally many positions, if they follow from an array's runs. Example: of q <= last[k]
+ * each rollout of a tree has one. */
+typedef struct bound_runs {
+    const box_array *a;
+    uint64_t first;   /* the element that belongs to the first line of the box */
+    int64_t add;      /* a line whose element is e allows sign * e + add positions, */
+    int64_t sign;
+    int64_t side;     /* but not less than 0, nor more than this */
+} bound_runs;
+
+/* Does one side of the bound read an array along its lines, which has runs, while the other depends on the bound's
+ * dimension alone? c->values are those of the box. */
+static bool find_runs(const cells *c, const box *b, const box_program *p, const bound *x, bound_runs *out) {
+    const int along = BOX_K - x->dim;
+    const box_node *less = &p->nodes[x->less], *more = &p->nodes[x->more];
+    const box_node *load = less->op == MC_LOAD ? less : more, *line = less->op == MC_LOAD ? more : less;
+    if (load->op != MC_LOAD || line->op != BOX_LINEAR) return false;
+    const box_node *index = &p->nodes[load->a];
+    const form *i = &index->f, *f = &line->f;
+    if (index->op != BOX_LINEAR || i->x[along] != 1 || i->x[x->dim] || i->x[BOX_H] || f->x[along] || f->x[BOX_H])
+        return false;
+    uint64_t last;
+    const box_array *a = &p->arrays[load->f.c];
+    const int64_t ends[2] = {form_at(i, b->lo[BOX_Q], b->lo[BOX_K], 0), c->values[load->a].hi};
+    if (!a->run_count || !mc_place(&a->array, ends[0], 0, 0, &out->first) || !mc_place(&a->array, ends[1], 0, 0, &last) ||
+        out->first < a->from || last >= a->to)
+        return false;
+    out->a = a;
+    out->side = (int64_t)box_side(b, x->dim);
+    out->sign = load == more ? 1 : -1;
+    out->add = (x->up ? out->side : 1) - x->strict - out->sign * form_at(f, b->lo[BOX_Q], b->lo[BOX_K], 0);
+    return true;
+}
+
 /* Classifies the cells along a strip of 128 lines with `side` positions each. Every line allows between `least` and
  * `most` positions, which are its first ones, or with `up` its last ones. Cells [out[0], out[1]) of the strip are then
  * FULL, and all cells outside [out[2], out[3]) are NONE. Example: 1000 positions, of which each line allows the first
@@ -222,10 +256,32 @@ static void least_most(const int64_t *v, uint32_t count, uint64_t *least, uint64
     *sum = (uint64_t)all;
 }
 
-/* Counts one column of cells under one bound. */
-static fcp_code column_of_bound(const box *b, const bound *x, const int64_t *v, uint32_t count, uint64_t out[3]) {
-    uint64_t least, most, sum, at[4];
-    least_most(v, count, &least, &most, &sum);
+/* As least_most, of lines [from, from + count) from runs. */
+static void least_most_of_runs(const bound_runs *r, uint64_t from, uint32_t count, uint64_t *least, uint64_t *most,
+                               uint64_t *sum) {
+    int64_t lo = r->side, hi = 0;
+    uint64_t all = 0, at = r->first + from, stop;
+    const uint64_t end = at + count;
+    for (const array_run *run = box_array_run(r->a, at, &stop); at < end; run += at == stop) {
+        stop = run + 1 < r->a->runs + r->a->run_count ? run[1].start : r->a->to;
+        const uint64_t lines = run->s ? 1 : (stop < end ? stop : end) - at;
+        int64_t v = r->sign * run_at(run, at) + r->add;
+        v = v < 0 ? 0 : v < r->side ? v : r->side;
+        lo = v < lo ? v : lo;
+        hi = v > hi ? v : hi;
+        all += (uint64_t)v * lines;
+        at += lines;
+    }
+    *least = (uint64_t)lo;
+    *most = (uint64_t)hi;
+    *sum = all;
+}
+
+/* Counts one column of cells under one bound, whose lines allow at least `least` positions, at most `most`, and `sum`
+ * together. */
+static fcp_code column_of_bound(const box *b, const bound *x, uint64_t least, uint64_t most, uint64_t sum,
+                                uint64_t out[3]) {
+    uint64_t at[4];
     bound_cells(box_side(b, x->dim), x->up, least, most, at);
     const uint64_t full = at[1] > at[0] ? at[1] - at[0] : 0;
     out[0] += full;
@@ -287,14 +343,22 @@ static fcp_code count_bound(cells *c, const box *b, const box_program *p, const 
     const int along = BOX_K - x->dim;
     const int64_t side = (int64_t)box_side(b, x->dim);
     fcp_code code = FCP_OK;
-    uint64_t here[3] = {0};
+    uint64_t here[3] = {0}, least, most, sum;
+    bound_runs r = {0};
+    const bool runs = find_runs(c, b, p, x, &r);
     for (int64_t from = b->lo[along]; from < b->hi[along] && code == FCP_OK; from += FCP_CELL) {
         const uint32_t count = b->hi[along] - from < FCP_CELL ? (uint32_t)(b->hi[along] - from) : FCP_CELL;
         int64_t v[LANES];
         if (cells_stopped(c)) return FCP_E_INTERRUPTED;
+        if (!line && runs) {
+            least_most_of_runs(&r, (uint64_t)(from - b->lo[along]), count, &least, &most, &sum);
+            code = column_of_bound(b, x, least, most, sum, here);
+            continue;
+        }
         if (!bound_lane(c, b, p, x, from, count, v, &code)) return code; /* before the first column is counted */
         if (!line) {
-            code = column_of_bound(b, x, v, count, here);
+            least_most(v, count, &least, &most, &sum);
+            code = column_of_bound(b, x, least, most, sum, here);
             continue;
         }
         const form *f = &line->f;
