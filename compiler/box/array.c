@@ -65,12 +65,17 @@ static void add_facts(array_facts *to, const array_facts *x) {
 
 static const array_facts NOTHING = {INT64_MAX, INT64_MIN, 0};
 
+static uint64_t rotate_left(uint64_t x, unsigned by) { return x << by | x >> (-by & 63); }
+
 /* The facts about v, v + s, ...: `count` elements, all within int64. */
 static array_facts run_facts(int64_t v, int64_t s, uint64_t count) {
     int64_t last = (int64_t)((uint64_t)v + (uint64_t)s * (count - 1));
     array_facts f = {v < last ? v : last, v < last ? last : v, 0};
     uint64_t x = (uint64_t)v;
-    for (uint64_t i = 0; i < count && i < 64; i++, x += (uint64_t)s) f.set |= (uint64_t)1 << (x & 63);
+    const uint64_t few = count < 64 ? count : 64;
+    if (s == 0) f.set = (uint64_t)1 << (x & 63);
+    else if (s == 1) f.set = few == 64 ? UINT64_MAX : rotate_left(((uint64_t)1 << few) - 1, (unsigned)(x & 63));
+    else for (uint64_t i = 0; i < few; i++, x += (uint64_t)s) f.set |= (uint64_t)1 << (x & 63);
     return f;
 }
 
@@ -127,6 +132,37 @@ static bool goes_on(const learner *l, const int64_t *x, uint32_t count) {
     return other == 0;
 }
 
+/* How many of x[0 .. count) continue the run. */
+static uint32_t more_of_run(const learner *l, const int64_t *x, uint32_t count) {
+    int64_t before = l->last, step;
+    uint32_t i = 0;
+    for (; i < count && !__builtin_sub_overflow(x[i], before, &step) && step == l->s; i++) before = x[i];
+    return i;
+}
+
+/* Learns elements x[0 .. count) of a block run by run, and adds the facts about them, while runs are kept: *out_count is
+ * how many were learnt. */
+static bool learn_runs(learner *l, uint64_t from, const int64_t *x, uint32_t count, array_facts *f,
+                       uint32_t *out_count) {
+    uint32_t i = 0;
+    while (i < count && l->runs) {
+        if (!next_element(l, from + i, x[i])) return false;
+        f->lo = x[i] < f->lo ? x[i] : f->lo;
+        f->hi = x[i] > f->hi ? x[i] : f->hi;
+        f->set |= (uint64_t)1 << (x[i] & 63);
+        i++;
+        const uint32_t more = l->length > 1 ? more_of_run(l, x + i, count - i) : 0;
+        if (!more) continue;
+        const array_facts part = run_facts(x[i], l->s, more);
+        add_facts(f, &part);
+        i += more;
+        l->length += more;
+        l->last = x[i - 1];
+    }
+    *out_count = i;
+    return true;
+}
+
 static bool learn_block(learner *l, uint32_t block) {
     box_array *a = l->a;
     int64_t x[BLOCK];
@@ -142,17 +178,19 @@ static bool learn_block(learner *l, uint32_t block) {
         if (l->s > 0) l->down = false;
         return true;
     }
-    int64_t lo = x[0], hi = x[0];
-    uint64_t set = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        lo = x[i] < lo ? x[i] : lo;
-        hi = x[i] > hi ? x[i] : hi;
-    }
-    for (uint32_t i = 0; i < count; i++) set |= (uint64_t)1 << (x[i] & 63);
-    *f = (array_facts){lo, hi, set};
     uint32_t i = 0;
-    if (block == 0) l->start = from, l->v = l->last = x[0], l->length = 1, i = 1;
-    for (; i < count && (l->runs || l->up || l->down); i++)
+    if (block == 0) l->start = from, l->v = l->last = x[0], l->length = 1;
+    array_facts g = block == 0 ? run_facts(x[0], 0, 1) : NOTHING;
+    const uint32_t first = block == 0;
+    if (!learn_runs(l, from + first, x + first, count - first, &g, &i)) return false;
+    i += first;
+    for (uint32_t j = i; j < count; j++) { /* no runs are kept any more */
+        g.lo = x[j] < g.lo ? x[j] : g.lo;
+        g.hi = x[j] > g.hi ? x[j] : g.hi;
+    }
+    for (uint32_t j = i; j < count; j++) g.set |= (uint64_t)1 << (x[j] & 63);
+    *f = g;
+    for (; i < count && (l->up || l->down); i++)
         if (!next_element(l, from + i, x[i])) return false;
     l->last = x[count - 1];
     return true;
@@ -225,7 +263,7 @@ static fcp_code learn(box_array *a, const volatile int *stop) {
     }
     if (!l.runs) a->run_count = 0;
     if (a->run_count) find_blocks(a);
-    bool ranked = a->run_count && !l.up && !l.down;
+    bool ranked = a->run_count && a->compared && !l.up && !l.down;
     for (uint32_t i = 0; i < a->run_count && ranked; i++) ranked = a->runs[i].s == 0;
     if (fcp_stop_asked(stop)) return FCP_E_INTERRUPTED;
     if (ranked) return make_ranks(a) ? FCP_OK : FCP_E_NO_MEMORY;
@@ -278,6 +316,8 @@ bool box_arrays_new(box_arrays *a, mc_code mask) {
     a->at = calloc(a->count, sizeof *a->at);
     a->ranges = malloc(mask.count * sizeof *a->ranges);
     if (!a->at || !a->ranges) return false;
+    bool compared = false; /* operands may be chosen by `if`, so any of these may come to compare any elements */
+    for (uint32_t i = 0; i < mask.count; i++) compared |= mask.nodes[i].op == MC_EQ || mask.nodes[i].op == MC_NE;
     for (uint32_t i = 0; i < mask.count; i++) {
         const mc_node *x = &mask.nodes[i];
         if (!mc_loads_int(x->op)) continue;
@@ -287,6 +327,7 @@ bool box_arrays_new(box_arrays *a, mc_code mask) {
         }
         uint32_t index = mask.nodes[x->a].op;
         a->at[x->imm].used = true;
+        a->at[x->imm].compared = compared;
         if (index != MC_Q && index != MC_K) a->at[x->imm].again = true;
     }
     return true;

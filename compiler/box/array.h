@@ -28,6 +28,7 @@ typedef struct box_array {
     uint64_t content;   /* a number for what the array holds: equal numbers mean equal elements */
     bool used;          /* it is read at other indices than constant ones, which box_program_make reads */
     bool again;         /* another sequence may have the same contents, as all have those of a table */
+    bool compared;      /* by == or !=, for which ranks are needed */
     array_facts *tree;  /* a tree over blocks of elements: node i joins 2 i and 2 i + 1; the leaves begin at `blocks` */
     rank_range *ranks;  /* a tree of ranks, or NULL */
     uint32_t blocks, tree_room, run_of_room, rank_room;

@@ -100,6 +100,11 @@ void box_part(const box_program *program, uint32_t node, uint32_t *numbers, box_
  * positions. lo < *at < hi. False if there is no such position, or there are too many. */
 bool box_turn(const box_program *program, const box *b, int dim, int64_t *at);
 
+/* For a program specialised to the box: true if its answer is the same at all positions of dimension `dim`, because no
+ * comparison changes there, although nodes name the dimension. Example: q <= last[k], if no last[k] of the box is one
+ * of its queries. False if that is not so, or not seen. */
+bool box_alike(const box_program *program, const box *b, int dim);
+
 /* Likewise, a position at which the elements that a load reads begin another run (array.h), as a new document does. If
  * there are several, it is one next to the middle of the box. */
 bool box_run_turn(const box_program *program, const box *b, int dim, int64_t *at);

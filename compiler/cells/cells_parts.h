@@ -255,6 +255,8 @@ bool cells_line_pairs(const box *b, const box_program *p, uint64_t *out);
 
 /* --- tallies.c: cells counted by classes of positions ----------------------------------------------------- */
 
+/* Is a tally of so many rows and columns of cells not tried any more, because too many of its size had failed? */
+bool cells_tally_fails(const cells *c, uint32_t down, uint32_t across);
 /* Counts the cells of a box by tally.h, for a program that fits it. *out_pairs is NULL if it has too
  * many classes. */
 fcp_code cells_tally(cells *c, const box *b, const box_program *p, const tally_cuts *q, const tally_cuts *k,

@@ -9,12 +9,22 @@
 
 enum { TRIES = 64 };
 
+/* The place in c->tallies of a rectangle of so many rows of cells, and columns. */
+static uint32_t tally_size(uint32_t down, uint32_t across) {
+    return 31 - (uint32_t)__builtin_clz(down > across ? down : across);
+}
+
+bool cells_tally_fails(const cells *c, uint32_t down, uint32_t across) {
+    const uint32_t size = tally_size(down, across);
+    return size < sizeof c->tallies / sizeof *c->tallies && c->tallies[size].failed > TRIES + c->tallies[size].good;
+}
+
 fcp_code cells_tally(cells *c, const box *b, const box_program *p, const tally_cuts *q, const tally_cuts *k,
                      const uint32_t **out_pairs) {
     uint64_t work;
     *out_pairs = NULL;
-    const uint32_t side = q->count > k->count ? q->count : k->count, size = 31 - (uint32_t)__builtin_clz(side);
-    if (c->tallies[size].failed > TRIES + c->tallies[size].good) return FCP_OK;
+    if (cells_tally_fails(c, q->count, k->count)) return FCP_OK;
+    const uint32_t size = tally_size(q->count, k->count);
     fcp_code code = tally_cells(c->tally, p, b, q, k, c->stop, out_pairs, &work);
     if (code != FCP_OK) return code;
     c->stats.work += work;

@@ -250,8 +250,8 @@ static fcp_code tally_span(walk *w, uint32_t r0, uint32_t r1, const box *b, unit
     return FCP_OK;
 }
 
-/* Solves a span of cells whose program does not depend on q. It is one cell wide, unless the program does not depend on
- * k either (but on h, or on nothing). */
+/* Solves a span of cells whose program does not depend on q, or has the same answer for all queries. It is one cell
+ * wide, unless the program does not depend on k either (but on h, or on nothing). */
 static fcp_code solve_span(walk *w, size_t base, uint32_t row, unit_span s) {
     box b = units_box(w, row, row + 1, s.first, s.end), cell = units_box(w, row, row + 1, s.first, s.first + 1);
     uint64_t pairs;
@@ -262,6 +262,11 @@ static fcp_code solve_span(walk *w, size_t base, uint32_t row, unit_span s) {
     if (s.end - s.first > 1) s.pairs = s.pairs / box_side(&cell, BOX_K) * box_side(&b, BOX_K);
     if (s.pairs == box_side(&b, BOX_K) * box_side(&b, BOX_H)) s.kind = SPAN_FULL;
     return add_span(w->c, base, s);
+}
+
+/* Are several rows of cells alike, under a program that names q? */
+static bool are_alike(const box_program *p, const box *b, uint32_t count) {
+    return count > 1 && p->placed && p->on_k && box_alike(p, b, BOX_Q);
 }
 
 /* Refines columns [c0, c1) for rows [r0, r1): appends what they fall into. */
@@ -280,13 +285,14 @@ static fcp_code refine_columns(walk *w, size_t base, uint32_t r0, uint32_t r1, u
         code = cells_find_diagonals(c, &b, w->unit, w->pieces, p, &s.number);
         return code != FCP_OK ? code : add_span(c, base, s);
     }
-    if (c->tally && p->on_q && p->on_k && tally_fits(p, &b)) {
+    const bool tries = c->tally && (w->pieces || !cells_tally_fails(c, r1 - r0, c1 - c0));
+    if (tries && p->on_q && p->on_k && tally_fits(p, &b)) {
         code = tally_span(w, r0, r1, &b, &s);
         if (code != FCP_OK) return code;
         if (s.kind == SPAN_TALLY) return add_span(c, base, s);
     }
     /* may all columns stay together; are all rows alike? */
-    bool whole = !w->pieces && !p->on_k, alike = !w->pieces && !p->on_q;
+    bool whole = !w->pieces && !p->on_k, alike = !w->pieces && (!p->on_q || are_alike(p, &b, r1 - r0));
     if (c1 - c0 > 1 && !whole && (alike || c1 - c0 > r1 - r0)) {
         uint32_t middle = split_units(&w->cols, c0, c1, p->on_k ? p : NULL, &b, BOX_K, depth);
         code = refine_columns(w, base, r0, r1, c0, middle, p, depth + 1);

@@ -195,6 +195,40 @@ static bool bound_lane(cells *c, const box *b, const box_program *p, const bound
     return true;
 }
 
+/* The lines that a bound allows equally many positions, if they follow from an array's runs. Example: of q <= last[k]
+ * each rollout of a tree has one. */
+typedef struct bound_runs {
+    const box_array *a;
+    uint64_t first;   /* the element that belongs to the first line of the box */
+    int64_t add;      /* a line whose element is e allows sign * e + add positions, */
+    int64_t sign;
+    int64_t side;     /* but not less than 0, nor more than this */
+} bound_runs;
+
+/* Does one side of the bound read an array along its lines, which has runs, while the other depends on the bound's
+ * dimension alone? c->values are those of the box. */
+static bool find_runs(const cells *c, const box *b, const box_program *p, const bound *x, bound_runs *out) {
+    const int along = BOX_K - x->dim;
+    const box_node *less = &p->nodes[x->less], *more = &p->nodes[x->more];
+    const box_node *load = less->op == MC_LOAD ? less : more, *line = less->op == MC_LOAD ? more : less;
+    if (load->op != MC_LOAD || line->op != BOX_LINEAR) return false;
+    const box_node *index = &p->nodes[load->a];
+    const form *i = &index->f, *f = &line->f;
+    if (index->op != BOX_LINEAR || i->x[along] != 1 || i->x[x->dim] || i->x[BOX_H] || f->x[along] || f->x[BOX_H])
+        return false;
+    uint64_t last;
+    const box_array *a = &p->arrays[load->f.c];
+    const int64_t ends[2] = {form_at(i, b->lo[BOX_Q], b->lo[BOX_K], 0), c->values[load->a].hi};
+    if (!a->run_count || !mc_place(&a->array, ends[0], 0, 0, &out->first) || !mc_place(&a->array, ends[1], 0, 0, &last) ||
+        out->first < a->from || last >= a->to)
+        return false;
+    out->a = a;
+    out->side = (int64_t)box_side(b, x->dim);
+    out->sign = load == more ? 1 : -1;
+    out->add = (x->up ? out->side : 1) - x->strict - out->sign * form_at(f, b->lo[BOX_Q], b->lo[BOX_K], 0);
+    return true;
+}
+
 /* Classifies the cells along a strip of 128 lines with `side` positions each. Every line allows between `least` and
  * `most` positions, which are its first ones, or with `up` its last ones. Cells [out[0], out[1]) of the strip are then
  * FULL, and all cells outside [out[2], out[3]) are NONE. Example: 1000 positions, of which each line allows the first
@@ -222,10 +256,43 @@ static void least_most(const int64_t *v, uint32_t count, uint64_t *least, uint64
     *sum = (uint64_t)all;
 }
 
-/* Counts one column of cells under one bound. */
-static fcp_code column_of_bound(const box *b, const bound *x, const int64_t *v, uint32_t count, uint64_t out[3]) {
-    uint64_t least, most, sum, at[4];
-    least_most(v, count, &least, &most, &sum);
+/* Lines [from, to) of a column that allow equally many positions. */
+typedef struct like_lines {
+    uint32_t from, to;
+    int64_t allowed;
+} like_lines;
+
+/* Finds what lines [from, from + count) of the box allow: least, most, sum, and in out[] which lines are alike. Returns
+ * the number of records in it. */
+static uint32_t lines_of_runs(const bound_runs *r, uint64_t from, uint32_t count, like_lines out[LANES],
+                              uint64_t *least, uint64_t *most, uint64_t *sum) {
+    int64_t lo = r->side, hi = 0;
+    uint64_t all = 0, stop;
+    uint32_t n = 0;
+    const array_run *run = box_array_run(r->a, r->first + from, &stop);
+    for (uint32_t j = 0, next; j < count; j = next) {
+        const uint64_t at = r->first + from + j;
+        stop = run + 1 < r->a->runs + r->a->run_count ? run[1].start : r->a->to;
+        next = run->s ? j + 1 : stop - at < count - j ? j + (uint32_t)(stop - at) : count;
+        int64_t v = r->sign * run_at(run, at) + r->add;
+        v = v < 0 ? 0 : v < r->side ? v : r->side;
+        lo = v < lo ? v : lo;
+        hi = v > hi ? v : hi;
+        all += (uint64_t)v * (next - j);
+        out[n++] = (like_lines){j, next, v};
+        run += next - j == stop - at;
+    }
+    *least = (uint64_t)lo;
+    *most = (uint64_t)hi;
+    *sum = all;
+    return n;
+}
+
+/* Counts one column of cells under one bound, whose lines allow at least `least` positions, at most `most`, and `sum`
+ * together. */
+static fcp_code column_of_bound(const box *b, const bound *x, uint64_t least, uint64_t most, uint64_t sum,
+                                uint64_t out[3]) {
+    uint64_t at[4];
     bound_cells(box_side(b, x->dim), x->up, least, most, at);
     const uint64_t full = at[1] > at[0] ? at[1] - at[0] : 0;
     out[0] += full;
@@ -233,16 +300,68 @@ static fcp_code column_of_bound(const box *b, const bound *x, const int64_t *v, 
     return add_product(sum, box_side(b, BOX_H), &out[2]);
 }
 
-/* Counts one column of cells under two conditions. A bound allows v[j] positions of line j. A bound on q - k allows
- * w[j] of them. */
-static fcp_code column_of_both(const cells *c, const box *b, const bound *x, const int64_t *v, bool up,
-                               const int64_t *w, uint32_t count, uint64_t out[3]) {
-    const int64_t side = (int64_t)box_side(b, x->dim);
+/* A column of cells under two conditions: a bound, and one on q - k. Example: k <= q and q <= last[k]. */
+typedef struct two_bounds {
+    const bound *x;
+    int64_t side;            /* the positions of the bound's dimension */
+    uint64_t least, most;    /* what the bound allows a line, */
+    const int64_t *v;        /* and each one; or, if `like` is not NULL, those that are alike */
+    const like_lines *like;
+    uint32_t likes, count;   /* records of like; lines */
+    bool up;                 /* the bound on q - k allows the last positions of a line; else the first ones */
+    int64_t first, step;     /* it allows line j so many of them: first + step * j, but not below 0 or above `side` */
+} two_bounds;
+
+/* The sum of min(max(q, 0), most) over q in [first, end). */
+static wide_count clamped_sum(int64_t first, int64_t end, int64_t most) {
+    wide_count sum = 0;
+    int64_t from = first > 0 ? first : 0, to = end < most ? end : most;
+    if (from < to) sum += (wide_count)(from + to - 1) * (wide_count)(to - from) / 2;
+    if (from < most) from = most;
+    if (from < end) sum += (wide_count)(end - from) * (wide_count)most;
+    return sum;
+}
+
+/* The pairs at positions [lo, hi), by lines. */
+static uint64_t pairs_by_lines(const two_bounds *t, const int64_t w[LANES], int64_t lo, int64_t hi) {
+    uint64_t allowed = 0;
+    for (uint32_t j = 0; j < t->count; j++) {
+        int64_t first = t->x->up ? t->side - t->v[j] : 0, last = t->x->up ? t->side : t->v[j];
+        const int64_t from = t->up ? t->side - w[j] : 0, to = t->up ? t->side : w[j];
+        first = first > from ? first : from;
+        last = last < to ? last : to;
+        first = first > lo ? first : lo;
+        last = last < hi ? last : hi;
+        allowed += last > first ? (uint64_t)(last - first) : 0;
+    }
+    return allowed;
+}
+
+/* The same, by lines that the first bound allows the same positions. What the other one leaves of these rises by one
+ * from line to line, or falls, until it is nothing or all. */
+static uint64_t pairs_by_likes(const two_bounds *t, int64_t lo, int64_t hi) {
+    uint64_t allowed = 0;
+    for (uint32_t i = 0; i < t->likes; i++) {
+        const like_lines *l = &t->like[i];
+        int64_t first = t->x->up ? t->side - l->allowed : 0, last = t->x->up ? t->side : l->allowed;
+        first = first > lo ? first : lo;
+        last = last < hi ? last : hi;
+        if (last <= first) continue;
+        const int64_t all = t->first - (t->up ? t->side - last : first); /* of line 0: how many are left, unclamped */
+        const int64_t begin = t->step > 0 ? all + l->from : all - (int64_t)l->to + 1;
+        allowed += (uint64_t)clamped_sum(begin, begin + (l->to - l->from), last - first);
+    }
+    return allowed;
+}
+
+/* Counts a column of cells under two conditions. */
+static fcp_code column_of_both(const cells *c, const box *b, const two_bounds *t, uint64_t out[3]) {
     uint64_t least, most, sum, line[4], at[4];
-    least_most(w, count, &least, &most, &sum);
-    bound_cells((uint64_t)side, up, least, most, line);
-    least_most(v, count, &least, &most, &sum);
-    bound_cells((uint64_t)side, x->up, least, most, at);
+    int64_t w[LANES] = {0};
+    for (uint32_t j = 0; j < t->count; j++) w[j] = (int64_t)clamp_to(t->first + t->step * j, (uint64_t)t->side);
+    least_most(w, t->count, &least, &most, &sum);
+    bound_cells((uint64_t)t->side, t->up, least, most, line);
+    bound_cells((uint64_t)t->side, t->x->up, t->least, t->most, at);
     fcp_code code = FCP_OK;
     uint64_t i = line[2] > at[2] ? line[2] : at[2];
     const uint64_t end = line[3] < at[3] ? line[3] : at[3];
@@ -250,26 +369,16 @@ static fcp_code column_of_both(const cells *c, const box *b, const bound *x, con
         if ((i & STOP_CELLS) == 0 && cells_stopped(c)) return FCP_E_INTERRUPTED;
         const bool free = i >= line[0] && i < line[1]; /* the line allows all of them: count them at once */
         stop = !free ? i + 1 : line[1] < end ? line[1] : end;
-        const int64_t lo = (int64_t)(i * FCP_CELL);
-        const int64_t hi = (int64_t)(stop * FCP_CELL) < side ? (int64_t)(stop * FCP_CELL) : side;
-        uint64_t allowed = 0;
-        for (uint32_t j = 0; j < count; j++) { /* of positions lo .. hi - 1 */
-            int64_t first = x->up ? side - v[j] : 0, last = x->up ? side : v[j];
-            const int64_t from = up ? side - w[j] : 0, to = up ? side : w[j];
-            first = first > from ? first : from;
-            last = last < to ? last : to;
-            first = first > lo ? first : lo;
-            last = last < hi ? last : hi;
-            allowed += last > first ? (uint64_t)(last - first) : 0;
-        }
+        const int64_t lo = (int64_t)(i * FCP_CELL), far = (int64_t)(stop * FCP_CELL), hi = far < t->side ? far : t->side;
+        const uint64_t allowed = t->like ? pairs_by_likes(t, lo, hi) : pairs_by_lines(t, w, lo, hi);
         if (free) {
             const uint64_t from = at[0] > i ? at[0] : i, to = at[1] < stop ? at[1] : stop;
             const uint64_t full = to > from ? to - from : 0;
             out[0] += full;
             out[1] += stop - i - full;
         } else {
-            out[0] += allowed == (uint64_t)(hi - lo) * count;
-            out[1] += allowed > 0 && allowed < (uint64_t)(hi - lo) * count;
+            out[0] += allowed == (uint64_t)(hi - lo) * t->count;
+            out[1] += allowed > 0 && allowed < (uint64_t)(hi - lo) * t->count;
         }
         code = add_product(allowed, box_side(b, BOX_H), &out[2]);
     }
@@ -287,24 +396,33 @@ static fcp_code count_bound(cells *c, const box *b, const box_program *p, const 
     const int along = BOX_K - x->dim;
     const int64_t side = (int64_t)box_side(b, x->dim);
     fcp_code code = FCP_OK;
-    uint64_t here[3] = {0};
+    uint64_t here[3] = {0}, least, most, sum;
+    bound_runs r = {0};
+    const bool runs = find_runs(c, b, p, x, &r);
     for (int64_t from = b->lo[along]; from < b->hi[along] && code == FCP_OK; from += FCP_CELL) {
         const uint32_t count = b->hi[along] - from < FCP_CELL ? (uint32_t)(b->hi[along] - from) : FCP_CELL;
         int64_t v[LANES];
+        like_lines like[LANES];
+        uint32_t likes = 0;
         if (cells_stopped(c)) return FCP_E_INTERRUPTED;
-        if (!bound_lane(c, b, p, x, from, count, v, &code)) return code; /* before the first column is counted */
+        if (runs) {
+            likes = lines_of_runs(&r, (uint64_t)(from - b->lo[along]), count, like, &least, &most, &sum);
+        } else {
+            if (!bound_lane(c, b, p, x, from, count, v, &code)) return code; /* before the first column is counted */
+            least_most(v, count, &least, &most, &sum);
+        }
         if (!line) {
-            code = column_of_bound(b, x, v, count, here);
+            code = column_of_bound(b, x, least, most, sum, here);
             continue;
         }
         const form *f = &line->f;
-        const bool up = f->x[x->dim] > 0;
-        int64_t at[BOX_DIMS] = {0}, w[LANES] = {0};
+        int64_t at[BOX_DIMS] = {0};
         at[x->dim] = b->lo[x->dim];
         at[along] = from;
-        const int64_t first = form_at(f, at[BOX_Q], at[BOX_K], 0) + (up ? side : 1), step = f->x[along];
-        for (uint32_t j = 0; j < count; j++) w[j] = (int64_t)clamp_to(first + step * j, (uint64_t)side);
-        code = column_of_both(c, b, x, v, up, w, count, here);
+        two_bounds t = {.x = x, .side = side, .least = least, .most = most, .v = v, .like = runs ? like : NULL,
+                        .likes = likes, .count = count, .up = f->x[x->dim] > 0, .step = f->x[along]};
+        t.first = form_at(f, at[BOX_Q], at[BOX_K], 0) + (t.up ? side : 1);
+        code = column_of_both(c, b, &t, here);
     }
     for (int i = 0; i < 3; i++)
         if (__builtin_add_overflow(out[i], here[i], &out[i])) return FCP_E_PLAN_SIZE;
@@ -313,16 +431,6 @@ static fcp_code count_bound(cells *c, const box *b, const box_program *p, const 
 }
 
 /* --- a line ------------------------------------------------------------------------------------------------------- */
-
-/* The sum of min(max(q, 0), most) over q in [first, end). */
-static wide_count clamped_sum(int64_t first, int64_t end, int64_t most) {
-    wide_count sum = 0;
-    int64_t from = first > 0 ? first : 0, to = end < most ? end : most;
-    if (from < to) sum += (wide_count)(from + to - 1) * (wide_count)(to - from) / 2;
-    if (from < most) from = most;
-    if (from < end) sum += (wide_count)(end - from) * (wide_count)most;
-    return sum;
-}
 
 /* Counts a box under a bound on q alone or on k alone: the first positions of that side are allowed, or the last
  * ones. */

@@ -1,6 +1,8 @@
 /* values.h: stores integers in the narrowest type that holds them, and finds runs of equal values in a field. */
 #ifndef FCPC_SEMA_VALUES_H
 #define FCPC_SEMA_VALUES_H
+#include <string.h>
+
 #include "codegen/mask/code.h"
 
 /* The narrowest of MC_I8 .. MC_I64 that holds every value from lo to hi. */
@@ -16,6 +18,22 @@ static inline void values_put(void *data, mc_width width, uint64_t at, int64_t v
     case MC_I16: ((int16_t *)data)[at] = (int16_t)value; break;
     case MC_I32: ((int32_t *)data)[at] = (int32_t)value; break;
     default: ((int64_t *)data)[at] = value; break;
+    }
+}
+
+/* The same for `count` values, with a loop for each width: a compiler makes that take several at a time. */
+static inline void values_put_some(void *data, mc_width width, uint64_t at, const int64_t *v, uint64_t count) {
+    switch (width) {
+    case MC_I8:
+        for (uint64_t i = 0; i < count; i++) ((int8_t *)data)[at + i] = (int8_t)v[i];
+        break;
+    case MC_I16:
+        for (uint64_t i = 0; i < count; i++) ((int16_t *)data)[at + i] = (int16_t)v[i];
+        break;
+    case MC_I32:
+        for (uint64_t i = 0; i < count; i++) ((int32_t *)data)[at + i] = (int32_t)v[i];
+        break;
+    default: memcpy((int64_t *)data + at, v, count * sizeof *v); break;
     }
 }
 

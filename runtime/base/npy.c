@@ -278,6 +278,29 @@ bool fcp_npy_int(const fcp_npy *npy, uint64_t i, int64_t *out) {
     }
 }
 
+uint32_t fcp_npy_ints(const fcp_npy *npy, uint64_t from, uint32_t count, int64_t *out) {
+    const unsigned char *data = npy->data;
+    switch (npy->type) { /* loops over the types that fields are mostly kept in; memcpy, for they lie at any address */
+#define INTS_CASE(id, type)                                                                                            \
+    case FCP_NPY_##id:                                                                                                 \
+        for (uint32_t i = 0; i < count; i++) {                                                                         \
+            type x;                                                                                                    \
+            memcpy(&x, data + (from + i) * sizeof x, sizeof x);                                                        \
+            out[i] = x;                                                                                                \
+        }                                                                                                              \
+        return count;
+        INTS_CASE(I1, int8_t)
+        INTS_CASE(I2, int16_t)
+        INTS_CASE(I4, int32_t)
+        INTS_CASE(I8, int64_t)
+#undef INTS_CASE
+    default:
+        for (uint32_t i = 0; i < count; i++)
+            if (!fcp_npy_int(npy, from + i, &out[i])) return i;
+        return count;
+    }
+}
+
 double fcp_npy_real(const fcp_npy *npy, uint64_t i) {
     uint64_t bits = bits_at(npy, i);
     const float half = fcp_fp16_float((uint16_t)bits);

@@ -42,6 +42,9 @@ fcp_code fcp_npy_header(const char *path, const void *start, uint64_t size, fcp_
 const char *fcp_npy_type_name(fcp_npy_type type); /* "float32", ... */
 /* Element i of a tensor of integers or bools; 0 if it has reals. False: the number does not fit int64. */
 bool fcp_npy_int(const fcp_npy *npy, uint64_t i, int64_t *out);
+/* Elements [from, from + count) of such a tensor. Returns how many fit int64 before the first that does not: `count` if
+ * all do. */
+uint32_t fcp_npy_ints(const fcp_npy *npy, uint64_t from, uint32_t count, int64_t *out);
 /* Element i of a tensor of reals; 0 if it has integers. */
 double fcp_npy_real(const fcp_npy *npy, uint64_t i);
 static inline bool fcp_npy_is_real(fcp_npy_type type) {
