@@ -164,6 +164,8 @@ class Forests(unittest.TestCase):
             self.assertLessEqual(len(part), 2 * cap)
             self.assertEqual(part.select(list(forest.rollouts)), list(part.rollouts))
         self.assertEqual(sum(map(len, parts)), len(forest) + parts.repeated)
+        self.assertEqual(len(parts.seconds), len(parts))
+        self.assertGreater(min(parts.seconds), 0)
 
     def test_trees_are_cut_where_they_must_be(self):
         """Two trees of 8 rollouts each, of 20 shared tokens and 10 of their own: 100 rows."""
@@ -172,6 +174,7 @@ class Forests(unittest.TestCase):
         for cap, count, repeated in ((100, 1, 0), (50, 2, 0), (99, 2, 0), (25, 6, 80), (30, 4, 40)):
             parts = self.prog.micro_batches(forest, tokens=cap)
             self.check(forest, parts, cap)
+            self.assertEqual(parts.seconds, sorted(parts.seconds, reverse=True))
             self.assertEqual((len(parts), parts.repeated), (count, repeated), cap)
         self.assertEqual(len(self.prog.micro_batches(forest, tokens=100, least=2)), 2)
         self.assertEqual(len(self.prog.micro_batches(forest)), 1)  # 65536 of a rank
