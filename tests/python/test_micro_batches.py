@@ -1,12 +1,14 @@
-"""test_micro_batches.py: batches whose masks read fields, and forests of rollouts, are split into micro-batches. What is
-summed over the micro-batches is what the whole batch gives: losses and gradients."""
+"""test_micro_batches.py: batches whose masks read fields, and forests of rollouts, are split into micro-batches. Losses
+and gradients that are summed over the micro-batches are those of the whole batch."""
 import random
 import unittest
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 
 import fcpc
+from agent import four_ranks
 from fcpc.torch import Attention
 
 TREES = """model {{ heads = 4; kv_heads = 2; head_dim = 16; dtype = fp32 }}
@@ -63,7 +65,7 @@ class Model(torch.nn.Module):
     def forward(self, tokens, at, attentions):
         x = self.ids(tokens) + self.places(at)
         for layer, out, attention in zip(self.layers, self.out, attentions):
-            q, k, v = layer(x).view(len(x), -1, DIM).split((HEADS, KV_HEADS, KV_HEADS), 1)
+            q, k, v = layer(x).view(len(x), HEADS + 2 * KV_HEADS, DIM).split((HEADS, KV_HEADS, KV_HEADS), 1)
             x = x + out(attention(q, k, v).flatten(1)).tanh()
         return self.head(x)
 
@@ -89,6 +91,68 @@ def turns(count, seed):
     return made
 
 
+def the_batch():
+    """Rollouts, and of each what weighs its tokens and its advantage."""
+    rollouts, draw = turns(24, 1), torch.Generator().manual_seed(1)
+    return (rollouts, [torch.rand(len(x), generator=draw) for x in rollouts],
+            [torch.randn((), generator=draw) for _ in rollouts])
+
+
+def loss_of(logprobs, entropies, weights, advantage):
+    """A sum over the tokens of one rollout: a clipped policy gradient with an entropy bonus."""
+    ratio = (logprobs + 3.5 * weights).exp()
+    clipped = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
+    return -(clipped * weights + 0.01 * entropies).sum()
+
+
+def one_by_one(model):
+    """The loss of each rollout alone."""
+    for ids, weights, advantage in zip(*the_batch()):
+        tokens = torch.tensor(ids)
+        logits = model(tokens, torch.arange(len(ids)), (alone(99), alone(WINDOW))).log_softmax(1)[:-1]
+        yield loss_of(F.pad(logits.gather(1, tokens[1:, None])[:, 0], (1, 0)),
+                      F.pad(-(logits.exp() * logits).sum(1), (1, 0)), weights, advantage)
+
+
+def gradients(model, losses):
+    total = torch.zeros(())
+    for loss in losses(model):
+        loss.backward()
+        total += loss.detach()
+    return [total, *(x.grad for x in model.parameters())]
+
+
+def a_step(group, ahead):
+    """The sum of the losses of micro-batches, and its gradients; with a group these are summed over its ranks."""
+    rollouts, weights, advantages = the_batch()
+    prog = fcpc.program(layers=["causal and q <= last[k]", f"causal and q <= last[k] and at[q] - at[k] < {WINDOW}"],
+                        fields=["last", "at"], heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM, dtype="fp32", block=16,
+                        cluster=fcpc.detect(group, 4) if group is None else fcpc.detect(group))
+    forest = fcpc.forest(rollouts)
+    parts = prog.micro_batches(forest, tokens=15)
+    assert parts.repeated > 0 and len(parts) > 3, parts
+
+    def losses(model):
+        for part, plan in ahead(prog, forest, parts):
+            logits = model(plan.take(part.tokens), plan.take(part.at), [attention.bind(plan, i) for i in (0, 1)])
+            yield sum(loss_of(*x) for x in zip(part.logprobs(logits, plan, group), part.entropy(logits, plan, group),
+                                               part.select(weights), part.select(advantages)))
+    with Attention(prog, group=group) as attention:
+        found = gradients(Model(), losses)
+    for x in found[1:] if group is not None else ():
+        dist.all_reduce(x, group=group)
+    return found
+
+
+def on_a_rank():
+    dist.init_process_group("gloo")
+    try:
+        group = dist.group.WORLD
+        return [x.numpy() for x in a_step(group, lambda prog, forest, parts: prog.ahead(parts, group=group))]
+    finally:
+        dist.destroy_process_group()
+
+
 class Forests(unittest.TestCase):
     def setUp(self):
         self.prog = fcpc.parse(TREES.format(masks="layers = [tree, near]"), fields=["last", "at"])
@@ -100,6 +164,8 @@ class Forests(unittest.TestCase):
             self.assertLessEqual(len(part), 2 * cap)
             self.assertEqual(part.select(list(forest.rollouts)), list(part.rollouts))
         self.assertEqual(sum(map(len, parts)), len(forest) + parts.repeated)
+        self.assertEqual(len(parts.seconds), len(parts))
+        self.assertGreater(min(parts.seconds), 0)
 
     def test_trees_are_cut_where_they_must_be(self):
         """Two trees of 8 rollouts each, of 20 shared tokens and 10 of their own: 100 rows."""
@@ -108,6 +174,7 @@ class Forests(unittest.TestCase):
         for cap, count, repeated in ((100, 1, 0), (50, 2, 0), (99, 2, 0), (25, 6, 80), (30, 4, 40)):
             parts = self.prog.micro_batches(forest, tokens=cap)
             self.check(forest, parts, cap)
+            self.assertEqual(parts.seconds, sorted(parts.seconds, reverse=True))
             self.assertEqual((len(parts), parts.repeated), (count, repeated), cap)
         self.assertEqual(len(self.prog.micro_batches(forest, tokens=100, least=2)), 2)
         self.assertEqual(len(self.prog.micro_batches(forest)), 1)  # 65536 of a rank
@@ -135,49 +202,24 @@ class Forests(unittest.TestCase):
                 self.assertEqual([x.tolist() for x in part.unpack(part.tokens)], part.select(rollouts))
 
     def test_sums_are_those_of_the_whole(self):
-        """A clipped policy gradient with an entropy bonus: of all rollouts alone, of the forest, of its micro-batches
-        from `ahead`. Losses and all gradients are the same to rounding."""
-        rollouts = turns(24, 1)
-        model, attn, draw = Model(), Attention(self.prog), torch.Generator().manual_seed(1)
-        of_tokens = [torch.rand(len(x), generator=draw) for x in rollouts]
-        advantages = [torch.randn((), generator=draw) for _ in rollouts]
+        """Of all rollouts alone, of the forest, of its micro-batches in two ways: losses and all gradients are the same
+        to rounding."""
+        want = gradients(Model(), one_by_one)
+        for ahead in (lambda prog, forest, parts: [(forest, prog.plan(forest))],
+                      lambda prog, forest, parts: prog.ahead(parts),
+                      lambda prog, forest, parts: prog.ahead(part for part in parts)):
+            self.near(a_step(None, ahead), want)
 
-        def loss_of(logprobs, entropies, old, advantage):
-            ratio = (logprobs + 3.5 * old).exp()
-            clipped = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
-            return -(clipped * old + 0.01 * entropies).sum()
+    def test_four_processes(self):
+        """Each process makes the same micro-batches, and one of them plans each; gradients are summed over them."""
+        want = gradients(Model(), one_by_one)
+        for found in four_ranks(on_a_rank):
+            self.near(found, want)
 
-        def gradients(losses):
-            model.zero_grad()
-            total = 0.0
-            for loss in losses:
-                loss.backward()
-                total += loss.item()
-            return total, [x.grad.clone() for x in model.parameters()]
-
-        def one_by_one():
-            for ids, old, advantage in zip(rollouts, of_tokens, advantages):
-                tokens = torch.tensor(ids)
-                logits = model(tokens, torch.arange(len(ids)), (alone(99), alone(WINDOW))).log_softmax(1)[:-1]
-                yield loss_of(F.pad(logits.gather(1, tokens[1:, None])[:, 0], (1, 0)),
-                              F.pad(-(logits.exp() * logits).sum(1), (1, 0)), old, advantage)
-
-        def of_forests(pairs):
-            for part, plan in pairs:
-                logits = model(plan.take(part.tokens), plan.take(part.at), [attn.bind(plan, i) for i in (0, 1)])
-                yield sum(loss_of(*x) for x in zip(part.logprobs(logits, plan), part.entropy(logits, plan),
-                                                   part.select(of_tokens), part.select(advantages)))
-
-        forest = fcpc.forest(rollouts)
-        parts = self.prog.micro_batches(forest, tokens=30)
-        self.assertGreater(parts.repeated, 0)
-        self.assertGreater(len(parts), 3)
-        want, its = gradients(one_by_one())
-        for pairs in ([(forest, self.prog.plan(forest))], self.prog.ahead(parts), self.prog.ahead(x for x in parts)):
-            found, ours = gradients(of_forests(pairs))
-            self.assertAlmostEqual(found, want, delta=1e-5 * abs(want))
-            for a, b in zip(ours, its):
-                self.assertLess(float((a - b).abs().max()), 2e-5 * float(b.abs().max()) + 1e-6)
+    def near(self, found, want):
+        for a, b in zip(found, want, strict=True):
+            a, b = torch.as_tensor(a), torch.as_tensor(b)
+            self.assertLess(float((a - b).abs().max()), 2e-5 * float(b.abs().max()) + 1e-6)
 
 
 if __name__ == "__main__":

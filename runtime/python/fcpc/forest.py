@@ -472,11 +472,14 @@ class MicroBatches(List[Forest]):
 
     repeated  how many tokens they have together beyond the forest: those before a branch at which a tree was cut are
               computed once for each of its parts
+    seconds   what each is predicted to take, if its work is even over the ranks, in all layers: a list, falling unless
+              the order was kept
     """
 
-    def __init__(self, forests: Iterable[Forest], repeated: int) -> None:
+    def __init__(self, forests: Iterable[Forest], repeated: int, seconds: Sequence[float]) -> None:
         super().__init__(forests)
         self.repeated = repeated
+        self.seconds = list(seconds)
 
 
 class _Owner:

@@ -141,7 +141,7 @@ class _LogProbs(torch.autograd.Function):
         order = torch.argsort(slots, stable=True)
         slots, labels, grad = slots[order], labels[order], grad[order]
         bounds = torch.searchsorted(slots, torch.arange(0, len(logits) + chunk, chunk, device=slots.device)).tolist()
-        for i, part in enumerate(logits.split(chunk)):
+        for i, part in enumerate(logits.split(chunk) if len(logits) else ()):  # of nothing, too, there is a part
             its = slice(bounds[i], bounds[i + 1])
             wide = torch.exp(part.to(lse.dtype) / ctx.temperature - lse[i * chunk:i * chunk + len(part), None])
             wide *= -sums[i * chunk:i * chunk + len(part), None]

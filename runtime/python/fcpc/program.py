@@ -354,18 +354,18 @@ class Program(ReadOnly):
         return _members(of, count.value)
 
     def _micro_forests(self, forest: Forest, options: fcpc_split_options) -> MicroBatches:
-        cut, count = ctypes.c_void_p(), ctypes.c_uint32()
-        of = (ctypes.c_uint32 * len(forest.rollouts))()
+        cut, count, most = ctypes.c_void_p(), ctypes.c_uint32(), len(forest.rollouts)
+        of, seconds = (ctypes.c_uint32 * most)(), (ctypes.c_double * most)()
 
         def call(stop: ctypes.c_int) -> None:
             with Diagnostics() as d:
                 d.check(C["fcpc_split_forest"](self._handle, forest._owner.handle, ctypes.byref(options),
-                                               ctypes.byref(stop), d.handle, ctypes.byref(cut), of, None,
-                                               ctypes.byref(count)))
+                                               ctypes.byref(stop), d.handle, ctypes.byref(cut), of,
+                                               seconds, ctypes.byref(count)))
         interruptibly(call, None)
         whole = forest._of(cut.value or 0)
         made = [whole.pick(trees) for trees in _members(of[:whole.trees], count.value)]
-        return MicroBatches(made, len(whole) - len(forest))
+        return MicroBatches(made, len(whole) - len(forest), seconds[:count.value])
 
     def _reads_last(self, what: str) -> None:
         """Checks that the program can be for forests."""
@@ -489,7 +489,7 @@ class Program(ReadOnly):
         depth     how many batches are taken from the loader before they are needed
         threads   how many batches are planned at once
         of        a function from a batch to (lengths, fields), or to lengths alone. None: the batch has `lengths` and
-                  what the program names as fields, as attributes or as keys
+                  what the program names as fields, as attributes or as keys. So has a forest of rollouts
         group     None: each process plans every batch. The group of torch.distributed whose processes are the ranks:
                   its nodes plan in turn, and each other process gets what its rank needs of the plan through the
                   group's store. With n nodes each node plans one of n batches, so `depth` should be at least n
