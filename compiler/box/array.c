@@ -75,7 +75,8 @@ static array_facts run_facts(int64_t v, int64_t s, uint64_t count) {
     const uint64_t few = count < 64 ? count : 64;
     if (s == 0) f.set = (uint64_t)1 << (x & 63);
     else if (s == 1) f.set = few == 64 ? UINT64_MAX : rotate_left(((uint64_t)1 << few) - 1, (unsigned)(x & 63));
-    else for (uint64_t i = 0; i < few; i++, x += (uint64_t)s) f.set |= (uint64_t)1 << (x & 63);
+    else
+        for (uint64_t i = 0; i < few; i++, x += (uint64_t)s) f.set |= (uint64_t)1 << (x & 63);
     return f;
 }
 

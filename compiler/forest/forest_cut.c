@@ -26,7 +26,7 @@ typedef struct leaf {
     uint64_t shared; /* with the leaf before it, of the same tree */
     uint64_t cost;   /* the fewest tokens that parts up to here repeat, if one starts here ... */
     uint32_t parts;  /* ... and how many parts are before it */
-    uint32_t from; /* where the last part of the cheapest cut of the leaves before this one starts */
+    uint32_t from;   /* where the last part of the cheapest cut of the leaves before this one starts */
 } leaf;
 
 static int by_end(const void *a, const void *b) {
@@ -57,7 +57,7 @@ static bool is_cheaper(const leaf *a, const leaf *b) {
  * parts are numbered from *part on. queue: room for count + 1. */
 static void cut_tree(leaf *leaves, uint32_t count, uint64_t cap, uint32_t *queue, int64_t *part_of, int64_t *part) {
     uint32_t head = 0, tail = 0, least = 0;
-    uint64_t tokens = 0; /* of the part from `least` on */
+    uint64_t tokens = 0;                   /* of the part from `least` on */
     for (uint32_t b = 0; b < count; b++) { /* leaf b may start a part, and is the last of one */
         while (tail > head && !is_cheaper(&leaves[queue[tail - 1]], &leaves[b])) tail--;
         queue[tail++] = b;
@@ -86,8 +86,8 @@ static fcp_code cut_all(const fcpc_forest_view *v, uint64_t cap, arena *scratch,
         const uint64_t length = v->start[i + 1] - v->start[i];
         part_of[i] = -1;
         if (length > cap)
-            return fcp_fail(err, FCP_E_VALUE, "rollout %u has %llu tokens, more than the %llu of a tree",
-                            v->rollout[i], (unsigned long long)length, (unsigned long long)cap);
+            return fcp_fail(err, FCP_E_VALUE, "rollout %u has %llu tokens, more than the %llu of a tree", v->rollout[i],
+                            (unsigned long long)length, (unsigned long long)cap);
         if (length)
             leaves[count++] = (leaf){.end = (uint64_t)v->rows[v->start[i + 1] - 1], .length = length, .rollout = i};
     }
@@ -107,8 +107,8 @@ static fcp_code cut_all(const fcpc_forest_view *v, uint64_t cap, arena *scratch,
 /* A forest of these rollouts of another one, which share rows if they have the same number in `groups`. */
 static fcp_code regrow(const fcpc_forest_view *v, const uint64_t *lengths, const uint64_t *first, const int64_t *groups,
                        const uint32_t *names, uint32_t count, fcpc_forest **out_forest, fcp_error *err) {
-    const fcpc_rollouts r = {.size = sizeof r, .count = count, .lengths = lengths, .first = first, .tokens = v->rows,
-                             .groups = groups};
+    const fcpc_rollouts r =
+        {.size = sizeof r, .count = count, .lengths = lengths, .first = first, .tokens = v->rows, .groups = groups};
     return forest_grow(&r, names, v->token, out_forest, err);
 }
 

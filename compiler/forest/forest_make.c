@@ -65,9 +65,7 @@ typedef struct growing {
 
 static uint32_t length_of(const growing *g, uint32_t rollout) { return (uint32_t)g->rollouts->lengths[rollout]; }
 
-static const int64_t *tokens_of(const growing *g, uint32_t rollout) {
-    return g->rollouts->tokens + g->first[rollout];
-}
+static const int64_t *tokens_of(const growing *g, uint32_t rollout) { return g->rollouts->tokens + g->first[rollout]; }
 
 /* How many of the first `most` tokens are equal; the first `known` are. */
 static uint32_t agree(const int64_t *a, const int64_t *b, uint32_t known, uint32_t most) {
@@ -99,8 +97,14 @@ static fcp_code add_node(growing *g, uint32_t rollout, uint32_t from, uint32_t t
     node *nodes = arena_grow(&g->scratch, g->nodes, g->count, &g->room, sizeof *nodes);
     if (!nodes) return FCP_E_NO_MEMORY;
     g->nodes = nodes;
-    nodes[g->count] = (node){.rollout = rollout, .from = from, .to = to, .sharing = sharing, .parent = parent,
-                             .child = NONE, .sibling = NONE, .youngest = NONE};
+    nodes[g->count] = (node){.rollout = rollout,
+                             .from = from,
+                             .to = to,
+                             .sharing = sharing,
+                             .parent = parent,
+                             .child = NONE,
+                             .sibling = NONE,
+                             .youngest = NONE};
     *out_node = (uint32_t)g->count++;
     return FCP_OK;
 }
@@ -219,14 +223,15 @@ typedef struct planting {
 /* Makes room for the arrays of a forest, in one piece. Most of the time goes into touching new memory, page by page, so
  * large arrays lie on huge pages. */
 static bool make_room(fcpc_forest *f, uint64_t tokens, uint64_t all, uint32_t trees, uint32_t rollouts, planting *p) {
-    enum { ARRAYS = 5, HUGE_PAGE = 1 << 21 }; /* ARRAYS: numbers of a row */
+    enum { ARRAYS = 5 }; /* numbers of a row */
+    const size_t huge_page = 1 << 21;
     const size_t words = (size_t)(ARRAYS * tokens + all + trees + 2 * (uint64_t)rollouts + 2);
     size_t size = words * sizeof(uint64_t);
-    if (size < 2 * HUGE_PAGE) {
+    if (size < 2 * huge_page) {
         f->memory = malloc(size);
     } else {
-        size = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-        f->memory = aligned_alloc(HUGE_PAGE, size);
+        size = (size + huge_page - 1) / huge_page * huge_page;
+        f->memory = aligned_alloc(huge_page, size);
         if (f->memory) madvise(f->memory, size, MADV_HUGEPAGE); /* a wish, which need not be granted */
     }
     int64_t *at = f->memory;
@@ -353,10 +358,20 @@ static fcp_code plant(growing *g, const uint32_t *names, const int64_t *ids, fcp
         p.start[i + 1] = p.start[i] + g->rollouts->lengths[i];
     }
     plant_all((share){.g = g, .order = order, .base = base, .ids = ids, .p = &p}, tokens);
-    f->view = (fcpc_forest_view){.tokens = tokens, .rollout_tokens = all, .trees = trees, .rollouts = count,
-                                 .lengths = p.lengths, .token = p.token, .position = p.position, .last = p.last,
-                                 .parent = p.parent, .sharing = p.sharing, .rollout = p.rollout, .tree = p.tree,
-                                 .start = p.start, .rows = p.rows};
+    f->view = (fcpc_forest_view){.tokens = tokens,
+                                 .rollout_tokens = all,
+                                 .trees = trees,
+                                 .rollouts = count,
+                                 .lengths = p.lengths,
+                                 .token = p.token,
+                                 .position = p.position,
+                                 .last = p.last,
+                                 .parent = p.parent,
+                                 .sharing = p.sharing,
+                                 .rollout = p.rollout,
+                                 .tree = p.tree,
+                                 .start = p.start,
+                                 .rows = p.rows};
     return FCP_OK;
 }
 

@@ -81,10 +81,8 @@ typedef struct shape {
     uint64_t prompt_least, prompt_most, least, most;
 } shape;
 static const shape shapes[] = {
-    {"math", 32, 1, {16}, 100, 300, 500, 8000},
-    {"long-4K", 32, 1, {4}, 3072, 3072, 1024, 1024},
-    {"long-8K", 32, 1, {4}, 6144, 6144, 2048, 2048},
-    {"agent", 8, 3, {4, 2, 2}, 4096, 12288, 512, 2048},
+    {"math", 32, 1, {16}, 100, 300, 500, 8000},      {"long-4K", 32, 1, {4}, 3072, 3072, 1024, 1024},
+    {"long-8K", 32, 1, {4}, 6144, 6144, 2048, 2048}, {"agent", 8, 3, {4, 2, 2}, 4096, 12288, 512, 2048},
     {"deep", 16, 0, {0}, 2048, 2048, 200, 1200},
 };
 
@@ -282,8 +280,8 @@ static void making(void) {
         lengths[i] = LENGTH;
         groups[i] = (int64_t)(i / GROUP);
         for (size_t j = 0; j < LENGTH; j++)
-            tokens[i * LENGTH + j] = j < SHARED && i % GROUP ? tokens[(i - i % GROUP) * LENGTH + j]
-                                                             : (int64_t)(splitmix(&state) % WORDS);
+            tokens[i * LENGTH + j] =
+                j < SHARED && i % GROUP ? tokens[(i - i % GROUP) * LENGTH + j] : (int64_t)(splitmix(&state) % WORDS);
     }
     r.count = COUNT;
     r.lengths = lengths;
