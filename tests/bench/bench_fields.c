@@ -18,6 +18,7 @@
 
 enum { RUNS = 5, MIB = 1 << 20, TOKENS = 1 << 20, SEED = 12345, BRUTE = 16 << 10 };
 enum { WINDOW = 1024, GLOBAL = 64, LIFE = 4096, BUCKETS = 1024, PREFIX = 64 };
+enum { FOREST = 1980000, ROLLOUTS = 341000 };
 enum { HEADS = 32, BLOCK = 128, BLOCKS = 256, SPANS = 402, PLAIN = 2048 };
 
 typedef struct draws {
@@ -62,6 +63,9 @@ static uint32_t make_tree(maker *m) {
     return op(m, MC_OR, op(m, MC_LT, m->k, number(m, PREFIX)), inside);
 }
 
+/* A tree of rollouts: g is the last position of a token's subtree. */
+static uint32_t make_rollouts(maker *m) { return op(m, MC_AND, causal(m), op(m, MC_LE, m->q, at(m, 1, m->k))); }
+
 static uint32_t block(maker *m) { /* the block of head h is (h * BLOCKS + q / BLOCK, k / BLOCK) */
     const uint32_t size = number(m, BLOCK), h = mc_emit(m->b, MC_H, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE, 0);
     const uint32_t row = op(m, MC_ADD, op(m, MC_MUL, h, number(m, BLOCKS)), op(m, MC_DIV, m->q, size));
@@ -94,6 +98,11 @@ static bool is_eviction(const int32_t *f, const int32_t *g, int64_t q, int64_t k
 }
 static bool is_tree(const int32_t *f, const int32_t *g, int64_t q, int64_t k) {
     return k < PREFIX || (f[k] <= q && q <= g[k]);
+}
+
+static bool is_rollouts(const int32_t *f, const int32_t *g, int64_t q, int64_t k) {
+    (void)f;
+    return k <= q && q <= g[k];
 }
 
 static bool is_block(const int32_t *f, const int32_t *g, int64_t q, int64_t k) { /* of head 0 */
@@ -182,6 +191,52 @@ static bool fill_tree(int32_t *f, int32_t *g, int64_t n, char note[64]) {
     free(next);
     free(depth);
     return ok;
+}
+
+/* 1,000 trees of one prompt of 540 tokens, and 16 answers of 45 to 135 tokens each. */
+static bool fill_forest(int32_t *f, int32_t *g, int64_t n, char note[64]) {
+    enum { PROMPT = 540, ANSWERS = 16, LEAST = 45, MORE = 91 };
+    draws d = {SEED};
+    int64_t i = 0;
+    int trees = 0;
+    (void)f;
+    for (; i < n; trees++) {
+        const int64_t first = i;
+        i = i + PROMPT < n ? i + PROMPT : n;
+        const int64_t prompt = i;
+        for (int r = 0; r < ANSWERS && i < n; r++) {
+            const int64_t own = LEAST + (int64_t)draw(&d, MORE), begin = i;
+            i = i + own < n ? i + own : n;
+            for (int64_t t = begin; t < i; t++) g[t] = (int32_t)(i - 1);
+        }
+        for (int64_t t = first; t < prompt; t++) g[t] = (int32_t)(i - 1);
+    }
+    snprintf(note, 64, "%d trees of %d rollouts", trees, ANSWERS);
+    return true;
+}
+
+/* One tree: a prompt of 204 tokens, and some 10,000 stretches of 17 to 51 tokens. Each begins behind the one before it,
+ * or behind one of its ancestors, so that agents' turns branch. */
+static bool fill_turns(int32_t *f, int32_t *g, int64_t n, char note[64]) {
+    enum { PROMPT = 204, LEAST = 17, MORE = 35, DEEP = 64 };
+    draws d = {SEED};
+    int64_t begin[DEEP] = {0}, end[DEEP] = {PROMPT};
+    int depth = 1, stretches = 0, deepest = 0;
+    (void)f;
+    for (int64_t i = PROMPT; i < n; stretches++) {
+        const int keep = depth == DEEP ? DEEP / 2 : draw(&d, 2) ? 1 + (int)draw(&d, (uint64_t)depth) : depth;
+        for (; depth > keep; depth--) /* these subtrees end here */
+            for (int64_t t = begin[depth - 1]; t < end[depth - 1]; t++) g[t] = (int32_t)(i - 1);
+        begin[depth] = i;
+        i = i + LEAST + (int64_t)draw(&d, MORE);
+        if (i > n) i = n;
+        end[depth++] = i;
+        deepest = depth > deepest ? depth : deepest;
+    }
+    for (; depth > 0; depth--)
+        for (int64_t t = begin[depth - 1]; t < end[depth - 1]; t++) g[t] = (int32_t)(n - 1);
+    snprintf(note, 64, "1 tree of %d stretches, at most %d deep", stretches, deepest);
+    return true;
 }
 
 static bool fill_hash(int32_t *f, int32_t *g, int64_t n, char note[64]) {
@@ -276,6 +331,8 @@ static const field_mask MASKS[] = {
     {"global_field, w 1024", make_global, is_global, fill_global, TOKENS, 50, "global_field", {"f", "1024"}, 0},
     {"random_eviction", make_eviction, is_eviction, fill_eviction, TOKENS, 50, "random_eviction", {"f"}, 0},
     {"tree", make_tree, is_tree, fill_tree, TOKENS, 50, "tree", {"f", "g", "64"}, 0},
+    {"rollouts, 1,000 trees", make_rollouts, is_rollouts, fill_forest, FOREST, 50, NULL, {0}, 0},
+    {"rollouts, 10,000 in a tree", make_rollouts, is_rollouts, fill_turns, ROLLOUTS, 20, NULL, {0}, 0},
     {"half of all blocks, 32 heads", make_blocks, is_block, fill_half, BLOCK *BLOCKS, 50, NULL, {0}, HEADS},
     {"a tenth of all blocks, 32 heads", make_blocks, is_block, fill_tenth, BLOCK *BLOCKS, 50, NULL, {0}, HEADS},
     {"causal, half of all blocks, 32 heads",

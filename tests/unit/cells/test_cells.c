@@ -405,6 +405,61 @@ Test(cells, masks_of_fields) {
     cr_assert_lt(faults, 20);
 }
 
+/* Trees of rollouts in depth-first order, over positions [first, end). last: the last position of a token's subtree;
+ * at: how many tokens its rollouts have before it. A stretch of tokens without a branch has at most `own` of them, and
+ * a subtree with its siblings at most `size` tokens. */
+static void draw_trees(exprs *e, int32_t *last, int32_t *at, int64_t first, int64_t end, int32_t depth, uint64_t own,
+                       uint64_t size) {
+    while (first < end) {
+        const int64_t tokens = 1 + (int64_t)draw(e, least((uint64_t)(end - first), size));
+        const int64_t plain = 1 + (int64_t)draw(e, least((uint64_t)tokens, own));
+        for (int64_t i = 0; i < plain; i++) last[first + i] = (int32_t)(first + tokens - 1), at[first + i] = depth++;
+        draw_trees(e, last, at, first + plain, first + tokens, depth, own, size);
+        depth -= (int32_t)plain;
+        first += tokens;
+    }
+}
+
+/* A query sees what is before it in its rollout: written in several ways, and with a window. */
+static int tree_mask(exprs *e, bool window, int64_t w) {
+    const int q = ex0(e, MC_Q), k = ex0(e, MC_K), last = ex(e, MC_LOAD, k, -1, -1, 0);
+    int inside;
+    switch (draw(e, 3)) {
+    case 0: inside = ex2(e, MC_LE, q, last); break;
+    case 1: inside = ex2(e, MC_LT, q, ex2(e, MC_ADD, last, num(e, 1))); break;
+    default: inside = ex1(e, MC_NOT, ex2(e, MC_LT, last, q)); break;
+    }
+    int mask = draw(e, 2) ? ex2(e, MC_AND, ex2(e, MC_LE, k, q), inside) : ex2(e, MC_AND, inside, ex2(e, MC_LE, k, q));
+    if (!window) return mask;
+    const int apart = ex2(e, MC_SUB, ex(e, MC_LOAD, q, -1, -1, 1), ex(e, MC_LOAD, k, -1, -1, 1));
+    return ex2(e, MC_AND, mask, ex2(e, MC_LT, apart, num(e, w)));
+}
+
+Test(cells, trees_of_rollouts) {
+    static exprs e;
+    static int32_t last[N_MAX], at[N_MAX];
+    const uint64_t own[] = {3, 40, 200, 700}, size[] = {20, 90, 300, N_MAX};
+    for (int seed = 60001; seed <= 60000 + (int)amount(36, 300); seed++) {
+        e.seed = (uint64_t)seed;
+        e.count = 0;
+        const int64_t n = seed % 6 == 0 ? N_MAX : 300 + (int64_t)draw(&e, 500), prompt = (int64_t)draw(&e, 200);
+        /* a prompt that all have, and answers that branch on */
+        for (int64_t i = 0; i < prompt; i++) last[i] = (int32_t)n - 1, at[i] = (int32_t)i;
+        draw_trees(&e, last, at, prompt, n, (int32_t)prompt, own[seed % 4], size[seed / 4 % 4]);
+        const mc_array arrays[] = {{last, 0, n, 0, MC_I32, 0, 0}, {at, 0, n, 0, MC_I32, 0, 0}};
+        const int64_t queries = seed % 5 == 0 ? 1 + (int64_t)draw(&e, (uint64_t)n) : n;
+        const mc_env env = {.n = n, .queries = queries, .q_first = n - queries, .arrays = arrays};
+        e.arrays = arrays;
+        int root = tree_mask(&e, seed % 3 == 0, 1 + (int64_t)draw(&e, 300));
+        if (seed % 7 == 0) { /* the other way round: a key sees its rollout's later queries */
+            const int q = ex0(&e, MC_Q), k = ex0(&e, MC_K), end = ex(&e, MC_LOAD, q, -1, -1, 0);
+            root = ex2(&e, MC_AND, ex2(&e, MC_LE, k, end), ex2(&e, MC_LE, q, k));
+        }
+        cr_assert(!check_env(&e, root, &env, 1, seed, NULL));
+    }
+    e.arrays = NULL;
+}
+
 /* One object for several sequences with different data, some of which comes again. */
 Test(cells, random_fields_many_sequences) {
     static exprs e;
