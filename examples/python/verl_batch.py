@@ -255,7 +255,7 @@ class SharingActor(Actor):
     def forward(self, part, temperature):
         plan = self.prog.plan(part)
         self.tokens += len(part.tokens)
-        logits = self.model(**fcpc.hf.inputs(self.attn, plan, forest=part)).logits[0]
+        logits = self.model(**fcpc.hf.inputs(self.attn, plan, part)).logits[0]
         more = {"plan": plan, "group": self.group, "temperature": temperature}
         return part.logprobs(logits, **more), part.entropy(logits, **more)
 
