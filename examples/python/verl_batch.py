@@ -156,12 +156,13 @@ class Actor:
     cut      gives the rows of each micro-batch of a mini-batch; None: all rows are one
     steps    what each step of the optimizer had: (loss, gradients before they are clipped)
     tokens   how many tokens were computed
+    real     how many of them are not padding
     """
 
     def __init__(self, model, settings, optimizer=None, cut=None):
         self.model, self.settings, self.optimizer, self.cut = model, settings, optimizer, cut
         self.context, self.groups = 1, 1
-        self.steps, self.tokens = [], 0
+        self.steps, self.tokens, self.real = [], 0, 0
 
     def parts(self, data):
         """The micro-batches of a mini-batch: (rows, what `forward` takes for them)."""
@@ -172,6 +173,7 @@ class Actor:
         """(log-probabilities, entropies) of the responses' tokens, [rows, R]."""
         x = part.batch
         self.tokens += x["input_ids"].numel()
+        self.real += int(x["attention_mask"].sum())
         logits = self.model(**{name: x[name] for name in ("input_ids", "attention_mask", "position_ids")},
                             use_cache=False).logits[:, -x["responses"].shape[1] - 1:-1]
         every = (logits / temperature).log_softmax(-1)
@@ -296,8 +298,8 @@ def farthest(found, right):
 
 
 def compare(settings, group=None):
-    """How far old log-probabilities, losses and gradients are from those of padded rows in one process; and the tokens
-    that were computed, padded and shared."""
+    """How far old log-probabilities, losses and gradients are from those of padded rows in one process; and tokens that
+    were computed: padded, without padding (as use_remove_padding does), and shared."""
     data = made()
     every = torch.arange(len(data))
     groups, number = (1, 0) if group is None else (dist.get_world_size() // group.size(),
@@ -308,7 +310,7 @@ def compare(settings, group=None):
     return {"log-probabilities": farthest([mine.batch["old_log_probs"]], [whole.batch["old_log_probs"][rows]]),
             "losses": farthest(*[[torch.tensor([loss for loss, _ in x.steps])] for x in (shared, padded)]),
             "gradients": max(farthest(a, b) for (_, a), (_, b) in zip(shared.steps, padded.steps))
-            }, padded.tokens, shared.tokens * shared.groups
+            }, padded.tokens, padded.real, int(shared._everywhere(torch.tensor(float(shared.tokens))))
 
 
 def main():
@@ -319,10 +321,10 @@ def main():
         dist.init_process_group("gloo")
         group = dist.new_subgroups(asked or dist.get_world_size())[0]
     for mode in "token-mean", "seq-mean-token-sum", "seq-mean-token-mean":
-        apart, padded, shared = compare(Settings(loss_agg_mode=mode), group)
+        apart, padded, real, shared = compare(Settings(loss_agg_mode=mode), group)
         if int(os.environ.get("RANK", "0")) == 0:
-            print(f"{mode:20}", *(f"{name} {x:.1e}" for name, x in apart.items()), f"tokens {padded} -> {shared}",
-                  sep="  ", flush=True)
+            print(f"{mode:20}", *(f"{name} {x:.1e}" for name, x in apart.items()),
+                  f"tokens {padded} padded, {real} without padding, {shared} shared", sep="  ", flush=True)
     if group is not None:
         dist.destroy_process_group()
 
