@@ -28,8 +28,9 @@ import torch
 import torch.distributed as dist
 from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import (AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config,
-                          PrinterCallback, TrainerCallback)
+from transformers import (AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, PrinterCallback, Qwen3Config,
+                          TrainerCallback)
+from transformers.utils.logging import disable_progress_bar
 from trl import GRPOConfig, GRPOTrainer
 
 import fcpc
@@ -72,6 +73,8 @@ class SharingGRPO(GRPOTrainer):
         super().__init__(model, *args, **kwargs)
         if self.aux_loss_enabled:
             raise ValueError("the loss of a router (router_aux_loss_coef) is no sum over tokens")
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+            raise ValueError("gradients are averaged by DDP here, and FSDP and DeepSpeed were not tried")
         self.group = dist.group.WORLD if self.accelerator.num_processes > 1 else None
         cluster = fcpc.detect(self.group) if self.group else fcpc.detect(ranks=1)
         self.prog = fcpc.hf.program(self.model, forest=True, cluster=cluster, **(plan or {}))
@@ -155,15 +158,17 @@ def prompts(count):
 
 def answers(asked, trainer):
     """Answers that are made here, so that both trainers have the same ones; TRL calls it in the place of generation.
-    Each is a turn, four words of a tool and an answer. Every two answers to a prompt have the same turn."""
+    Each is a turn, four words of a tool and an answer, of which the longest do not end. Every two answers to a prompt
+    have the same turn."""
     step, process, met = trainer.state.global_step, trainer.accelerator.process_index, {}
     found = {"prompt_ids": [], "completion_ids": [], "env_mask": [], "logprobs": None}
     for prompt in asked:
         number = met[prompt] = met.get(prompt, -1) + 1
         turn, answer = (draw_words(f"{prompt} {step} {which}") for which in (number // 2, f"{process} {number}"))
         found["prompt_ids"].append([int(word[1:]) for word in prompt.split()])
-        found["completion_ids"].append(turn + [3, 4, 5, 6] + answer + [MODEL.eos_token_id])
-        found["env_mask"].append([1] * len(turn) + [0] * 4 + [1] * (len(answer) + 1))
+        answer += [MODEL.eos_token_id] * (len(answer) < 14)
+        found["completion_ids"].append(turn + [3, 4, 5, 6] + answer)
+        found["env_mask"].append([1] * len(turn) + [0] * 4 + [1] * len(answer))
     return found
 
 
@@ -228,6 +233,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--generate", action="store_true", help="the model answers; there is nothing to compare with")
     generate = parser.parse_args().generate
+    disable_progress_bar()
     with tempfile.TemporaryDirectory() as folder:
         save_model(folder)  # each process has files of its own, which are the same
         if generate:
@@ -239,6 +245,8 @@ def main():
             said = f"losses differ by {loss:.1e} of the largest, gradients by {gradient:.1e}"
         if sharing.accelerator.is_main_process:
             print(f"{said}; {sharing.computed} tokens computed in place of {sharing.rollout_tokens}")
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":
