@@ -163,6 +163,89 @@ Test(box, learns_what_can_be_read) {
     bench_free(&t);
 }
 
+/* What is learnt of an array, against its elements: ranges, sets of values, runs. */
+Test(box, learns_exactly) {
+    enum { COUNT = 700, ASKED = 60 };
+    static exprs e;
+    static int64_t f[COUNT];
+    unsigned in_runs = 0;
+    for (int seed = 1; seed <= 150; seed++) {
+        e.seed = (uint64_t)seed;
+        e.count = 0;
+        const int64_t count = COUNT - (int64_t)draw(&e, 300);
+        draw_field(&e, f, count, 0);
+        for (int64_t i = 0; i < count && seed % 5 == 0; i++) f[i] += i % 64 ? INT64_MAX / 2 : INT64_MIN / 2; /* far */
+        const mc_array array = {.data = f, .count = count, .width = MC_I64};
+        const mc_env env = {.n = count, .queries = count, .arrays = &array};
+        bench t = bench_env(&e, ex2(&e, MC_LE, ex0(&e, MC_Q), ex(&e, MC_LOAD, ex0(&e, MC_K), -1, -1, 0)), &env);
+        const box_array *a = &t.arrays.at[0];
+        for (int i = 0; i < ASKED; i++) {
+            uint64_t from = draw(&e, (uint64_t)count), to = from + 1 + draw(&e, (uint64_t)count - from), end;
+            int64_t lo = INT64_MAX, hi = INT64_MIN;
+            uint64_t set = 0;
+            for (uint64_t j = from; j < to; j++) {
+                lo = f[j] < lo ? f[j] : lo;
+                hi = f[j] > hi ? f[j] : hi;
+                set |= (uint64_t)1 << (f[j] & 63);
+            }
+            const array_facts got = box_array_facts(a, from, to);
+            cr_assert(got.lo == lo && got.hi == hi && got.set == set, "seed %d: elements %d..%d", seed, (int)from,
+                      (int)to);
+            const array_run *r = box_array_run(a, from, &end);
+            for (uint64_t j = from; r && j < end; j++)
+                cr_assert_eq(run_at(r, j), f[j], "seed %d: element %d", seed, (int)j);
+            in_runs += r != NULL;
+        }
+        bench_free(&t);
+    }
+    cr_assert_gt(in_runs, 1000u);
+}
+
+/* Whether all queries of a box, or all keys, have the same answer: exactly, for a comparison with a field of runs. */
+Test(box, alike) {
+    enum { COUNT = 90 };
+    static exprs e;
+    static int64_t f[COUNT];
+    unsigned yes = 0, no = 0;
+    for (int seed = 1; seed <= 3000; seed++) {
+        e.seed = (uint64_t)seed;
+        e.count = 0;
+        for (int64_t i = 0, v = 0, s = 0, left = 0; i < COUNT; i++, left--, v += s) {
+            if (!left) v = (int64_t)draw(&e, COUNT), s = draw(&e, 3) ? 0 : (int64_t)draw(&e, 3) - 1;
+            if (!left) left = 1 + (int64_t)draw(&e, 30);
+            f[i] = v;
+        }
+        const mc_array array = {.data = f, .count = COUNT, .width = MC_I64};
+        const mc_env env = {.n = COUNT, .queries = COUNT, .arrays = &array};
+        const int dim = (int)draw(&e, 2), along = BOX_K - dim;
+        const int x = ex0(&e, dim == BOX_Q ? MC_Q : MC_K), y = ex0(&e, dim == BOX_Q ? MC_K : MC_Q);
+        const int load = ex(&e, MC_LOAD, y, -1, -1, 0), compare = draw(&e, 2) ? MC_LT : MC_LE;
+        const int root = draw(&e, 2) ? ex2(&e, (mc_op)compare, x, load) : ex2(&e, (mc_op)compare, load, x);
+        bench t = bench_env(&e, root, &env);
+        for (int i = 0; i < 20; i++) {
+            const box b = random_box(&e, COUNT, 40);
+            bool simpler, same = true;
+            if (box_evaluate(t.base, &b, t.values, &simpler) != BOX_MIXED) continue;
+            box_specialise(t.base, t.values, t.numbers, t.special);
+            for (int64_t j = b.lo[along]; j < b.hi[along]; j++)
+                for (int64_t p = b.lo[dim]; p < b.hi[dim]; p++) {
+                    const int64_t q = dim == BOX_Q ? p : j, k = dim == BOX_Q ? j : p;
+                    const int64_t q0 = dim == BOX_Q ? b.lo[dim] : j, k0 = dim == BOX_Q ? j : b.lo[dim];
+                    same &= mc_eval(t.code, &env, q, k, 0, t.scratch) == mc_eval(t.code, &env, q0, k0, 0, t.scratch);
+                }
+            if (t.special->count == 1) { /* it is a form, so that the load is gone */
+                cr_assert(!box_alike(t.special, &b, dim) || same);
+                continue;
+            }
+            cr_assert_eq(box_alike(t.special, &b, dim), same, "seed %d, box %d", seed, i);
+            yes += same;
+            no += !same;
+        }
+        bench_free(&t);
+    }
+    cr_assert(yes > 300 && no > 3000, "%u alike, %u not", yes, no);
+}
+
 /* Integers stay in the ranges, forms and strides that the evaluator claims, unless something faults. */
 Test(box, claims_about_integers) {
     static exprs e;

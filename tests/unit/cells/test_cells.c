@@ -407,11 +407,13 @@ Test(cells, masks_of_fields) {
 
 /* Trees of rollouts in depth-first order, over positions [first, end). last: the last position of a token's subtree;
  * at: how many tokens its rollouts have before it. A stretch of tokens without a branch has at most `own` of them, and
- * a subtree with its siblings at most `size` tokens. */
+ * a subtree at most `size` tokens. Many subtrees end about where a cell does: there an error by one is seen. */
 static void draw_trees(exprs *e, int32_t *last, int32_t *at, int64_t first, int64_t end, int32_t depth, uint64_t own,
                        uint64_t size) {
     while (first < end) {
-        const int64_t tokens = 1 + (int64_t)draw(e, least((uint64_t)(end - first), size));
+        int64_t tokens = 1 + (int64_t)draw(e, least((uint64_t)(end - first), size));
+        const int64_t near = (first + tokens + 127) / 128 * 128 + (int64_t)draw(e, 4) - 2;
+        if (draw(e, 2) && near > first && near <= end) tokens = near - first;
         const int64_t plain = 1 + (int64_t)draw(e, least((uint64_t)tokens, own));
         for (int64_t i = 0; i < plain; i++) last[first + i] = (int32_t)(first + tokens - 1), at[first + i] = depth++;
         draw_trees(e, last, at, first + plain, first + tokens, depth, own, size);
