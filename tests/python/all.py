@@ -52,7 +52,9 @@ LONG = ("test_agent", "test_hf", "test_loops", "test_trainer", "test_types",
         "test_torch.Operators.test_compiled_with_lse",
         "test_torch.Operators.test_opcheck",
         "test_torch.Operators.test_seen_from_outside",
-        "test_trace.Masks.test_gallery")
+        "test_trace.Masks.test_gallery",
+        "test_verl_batch.Alike.test_divided_by_micro_batches",
+        "test_verl_batch.Alike.test_four_processes")
 
 
 def each(suite):

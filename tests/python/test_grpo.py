@@ -31,7 +31,7 @@ CASES = {
 SPREAD = {"num_generations": 8, "per_device_train_batch_size": 4}  # a prompt has answers on two processes
 ON_FOUR = {
     "spread": SPREAD,
-    "spread, in micro-batches": {**SPREAD, "tokens": 64},
+    "spread, in micro-batches": {**SPREAD, "tokens": 24},
     "spread, two parts, entropy": {**SPREAD, **PARTS, "entropy_coef": 0.05, "max_steps": 2},
 }
 

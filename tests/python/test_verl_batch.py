@@ -67,7 +67,7 @@ class Alike(unittest.TestCase):
             for (loss, gradients), (right, its), (other, _) in zip(shared.steps, padded.steps, whole.steps):
                 self.assertAlmostEqual(loss, right, places=6)
                 self.assertLess(farthest(gradients, its), 1e-5)
-                if mode != "seq-mean-token-sum" and mode != "seq-mean-token-mean":
+                if mode == "token-mean":  # means of rows do not depend on how rows are cut
                     self.assertNotAlmostEqual(loss, other, places=4)
 
     def test_four_processes(self):
