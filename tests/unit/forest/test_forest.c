@@ -209,7 +209,7 @@ static void try_cuts(const fcpc_forest_view *v, uint32_t tree, uint64_t cap, uin
     uint32_t leaves[MOST];
     const uint32_t count = leaves_of(v, tree, leaves);
     *least = UINT64_MAX;
-    for (uint32_t cut = 0; cut < 1u << (count - 1); cut++) {
+    for (uint32_t cut = 0; cut < (1u << count) / 2; cut++) {
         uint64_t sum = 0;
         uint32_t made = 0;
         for (uint32_t first = 0, end; first < count; first = end, made++) {
