@@ -1,7 +1,9 @@
 /* test_forest.c: tests forests of rollouts. Forests of few tokens are compared with what their definition says, token
  * by token; cuts with all cuts that there are; and what comes from outside is refused where it is wrong. */
+#define _GNU_SOURCE /* sched_setaffinity */
 #include <criterion/criterion.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -209,7 +211,7 @@ static void try_cuts(const fcpc_forest_view *v, uint32_t tree, uint64_t cap, uin
     uint32_t leaves[MOST];
     const uint32_t count = leaves_of(v, tree, leaves);
     *least = UINT64_MAX;
-    for (uint32_t cut = 0; cut < 1u << (count - 1); cut++) {
+    for (uint32_t cut = 0; cut < (1u << count) / 2; cut++) {
         uint64_t sum = 0;
         uint32_t made = 0;
         for (uint32_t first = 0, end; first < count; first = end, made++) {
@@ -467,4 +469,47 @@ Test(forest, a_deep_comb_takes_no_longer_than_its_tokens) {
         cr_assert_lt(clock() - start, 4 * CLOCKS_PER_SEC);
         fcpc_forest_free(forest), fcpc_forest_free(cut);
     }
+}
+
+/* The rows of a large forest are written by several threads; on one processor, by one. They are the same. */
+Test(forest, large_ones_do_not_depend_on_threads) {
+    enum { COUNT = 1600, TURN = 250, TURNS = 4 };
+    static uint64_t lengths[COUNT];
+    static int64_t tokens[COUNT * TURN * TURNS];
+    cpu_set_t all, one;
+    fcpc_forest *forest[2];
+    fcpc_forest_view v[2];
+    uint64_t state = 4, at = 0;
+    for (uint32_t i = 0; i < COUNT; i++) { /* a hundred prompts; in each turn a rollout goes one of three ways */
+        uint64_t way = i / 16;
+        lengths[i] = TURN * (1 + splitmix(&state) % TURNS);
+        for (uint64_t t = 0; t < lengths[i]; t++) {
+            if (t && t % TURN == 0) way = way * 3 + splitmix(&state) % 3;
+            tokens[at++] = (int64_t)(way * 1000 + t % 7);
+        }
+    }
+    const fcpc_rollouts r = {.size = sizeof r, .count = COUNT, .lengths = lengths, .tokens = tokens};
+    cr_assert_eq(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && !CPU_COUNT(&one); cpu++)
+        if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(sched_setaffinity(0, sizeof all, i ? &one : &all), 0);
+        make_checked(&r, &forest[i]);
+        fcpc_forest_look(forest[i], &v[i]);
+    }
+    cr_assert_eq(sched_setaffinity(0, sizeof all, &all), 0);
+    cr_assert_eq(v[0].tokens, v[1].tokens);
+    cr_assert_gt(v[0].tokens + v[0].rollout_tokens, 1 << 20, "too few for a second thread");
+    cr_assert_lt(4 * v[0].tokens, 3 * v[0].rollout_tokens, "too little is shared");
+    const size_t size = v[0].tokens * sizeof(int64_t);
+    cr_assert_arr_eq(v[0].token, v[1].token, size);
+    cr_assert_arr_eq(v[0].position, v[1].position, size);
+    cr_assert_arr_eq(v[0].last, v[1].last, size);
+    cr_assert_arr_eq(v[0].parent, v[1].parent, size);
+    cr_assert_arr_eq(v[0].sharing, v[1].sharing, size);
+    cr_assert_arr_eq(v[0].rows, v[1].rows, v[0].rollout_tokens * sizeof(int64_t));
+    for (uint64_t i = 0, first = 0; i < COUNT; first += lengths[i++])
+        cr_assert(forest_has_tokens(&v[0], (uint32_t)i, tokens + first, lengths[i]));
+    fcpc_forest_free(forest[0]), fcpc_forest_free(forest[1]);
 }

@@ -262,7 +262,7 @@ Test(split_forest, each_micro_batch_can_be_planned) {
                 if (of[t] == m) which[count++] = t;
             cr_assert_eq(fcpc_forest_pick(cut, which, count, &part, NULL), FCP_OK);
             fcpc_forest_look(part, &w);
-            if (caps[i]) cr_assert_leq(w.tokens, 2 * caps[i]);
+            if (caps[i]) cr_assert_leq(w.tokens, 2 * (uint64_t)caps[i]);
             rollouts += w.rollouts;
             const fcpc_field fields[] = {{"at", w.position, w.tokens, NULL}, {"last", w.last, w.tokens, NULL}};
             const fcpc_batch batch = {.size = sizeof batch,
