@@ -234,7 +234,7 @@ class Trees(Expecting):
                 ("E203", lambda: forest.logprobs(torch.zeros(3, 5), group="mpi"), "plan")):
             self.expect(code, call, *words)
         prog = fcpc.program("causal", cluster=fcpc.Cluster(1, 1, "cpu"))
-        for call in (prog.plan, prog.micro_batches):
+        for call in (prog.plan, prog.micro_batches, lambda forest: list(prog.ahead([forest]))):
             self.expect("E203", lambda: call(forest), "no mask", "last")
         self.expect("E203", lambda: forest.logprobs(torch.zeros(5, 5), prog.plan([5])), "5 tokens", "with 3")
         with self.assertRaises(AttributeError):

@@ -534,6 +534,8 @@ class Program(ReadOnly):
 
     def _of(self, batch: Any) -> tuple[Any, dict[str, Any]]:
         found = {}
+        if isinstance(batch, Forest):
+            self._reads_last("ahead")
         for name in ("lengths", *self.fields):
             has = name in batch if hasattr(batch, "keys") else hasattr(batch, name)
             if has:
