@@ -75,7 +75,8 @@ static array_facts run_facts(int64_t v, int64_t s, uint64_t count) {
     const uint64_t few = count < 64 ? count : 64;
     if (s == 0) f.set = (uint64_t)1 << (x & 63);
     else if (s == 1) f.set = few == 64 ? UINT64_MAX : rotate_left(((uint64_t)1 << few) - 1, (unsigned)(x & 63));
-    else for (uint64_t i = 0; i < few; i++, x += (uint64_t)s) f.set |= (uint64_t)1 << (x & 63);
+    else
+        for (uint64_t i = 0; i < few; i++, x += (uint64_t)s) f.set |= (uint64_t)1 << (x & 63);
     return f;
 }
 
@@ -140,8 +141,8 @@ static uint32_t more_of_run(const learner *l, const int64_t *x, uint32_t count) 
     return i;
 }
 
-/* Learns elements x[0 .. count) of a block run by run, and adds the facts about them, while runs are kept: *out_count is
- * how many were learnt. */
+/* Learns elements x[0 .. count) of a block run by run, and adds the facts about them, while runs are kept.
+ * *out_count is how many were learnt. */
 static bool learn_runs(learner *l, uint64_t from, const int64_t *x, uint32_t count, array_facts *f,
                        uint32_t *out_count) {
     uint32_t i = 0;

@@ -9,7 +9,10 @@
  *        one on.
  *      - It is a bound on q for every k, as `q < e[k]`, or on k for every q: a column of cells is FULL as far as all of
  *        its 128 bounds reach, and NONE beyond the last of them. Also the `and` of such a bound and one on q - k.
- * Cost: O(nodes * positions of the sides + cells of one side + cells where two bounds meet).
+ *      If the array that such a bound reads has runs, as `last` of `q <= last[k]` in a tree of rollouts, the positions
+ *      of a run are counted together.
+ * Cost: O(nodes * positions of the sides + cells of one side + cells where two bounds meet); runs in place of positions
+ *      where an array has them.
  */
 #include "compiler/cells/cells_parts.h"
 
@@ -199,10 +202,10 @@ static bool bound_lane(cells *c, const box *b, const box_program *p, const bound
  * each rollout of a tree has one. */
 typedef struct bound_runs {
     const box_array *a;
-    uint64_t first;   /* the element that belongs to the first line of the box */
-    int64_t add;      /* a line whose element is e allows sign * e + add positions, */
+    uint64_t first; /* the element that belongs to the first line of the box */
+    int64_t add;    /* a line whose element is e allows sign * e + add positions, */
     int64_t sign;
-    int64_t side;     /* but not less than 0, nor more than this */
+    int64_t side; /* but not less than 0, nor more than this */
 } bound_runs;
 
 /* Does one side of the bound read an array along its lines, which has runs, while the other depends on the bound's
@@ -219,9 +222,8 @@ static bool find_runs(const cells *c, const box *b, const box_program *p, const 
     uint64_t last;
     const box_array *a = &p->arrays[load->f.c];
     const int64_t ends[2] = {form_at(i, b->lo[BOX_Q], b->lo[BOX_K], 0), c->values[load->a].hi};
-    if (!a->run_count || !mc_place(&a->array, ends[0], 0, 0, &out->first) || !mc_place(&a->array, ends[1], 0, 0, &last) ||
-        out->first < a->from || last >= a->to)
-        return false;
+    const bool placed = mc_place(&a->array, ends[0], 0, 0, &out->first) && mc_place(&a->array, ends[1], 0, 0, &last);
+    if (!a->run_count || !placed || out->first < a->from || last >= a->to) return false;
     out->a = a;
     out->side = (int64_t)box_side(b, x->dim);
     out->sign = load == more ? 1 : -1;
@@ -303,13 +305,13 @@ static fcp_code column_of_bound(const box *b, const bound *x, uint64_t least, ui
 /* A column of cells under two conditions: a bound, and one on q - k. Example: k <= q and q <= last[k]. */
 typedef struct two_bounds {
     const bound *x;
-    int64_t side;            /* the positions of the bound's dimension */
-    uint64_t least, most;    /* what the bound allows a line, */
-    const int64_t *v;        /* and each one; or, if `like` is not NULL, those that are alike */
+    int64_t side;         /* the positions of the bound's dimension */
+    uint64_t least, most; /* what the bound allows a line, */
+    const int64_t *v;     /* and each one; or, if `like` is not NULL, those that are alike */
     const like_lines *like;
-    uint32_t likes, count;   /* records of like; lines */
-    bool up;                 /* the bound on q - k allows the last positions of a line; else the first ones */
-    int64_t first, step;     /* it allows line j so many of them: first + step * j, but not below 0 or above `side` */
+    uint32_t likes, count; /* records of like; lines */
+    bool up;               /* the bound on q - k allows the last positions of a line; else the first ones */
+    int64_t first, step;   /* it allows line j so many of them: first + step * j, but not below 0 or above `side` */
 } two_bounds;
 
 /* The sum of min(max(q, 0), most) over q in [first, end). */
@@ -369,7 +371,8 @@ static fcp_code column_of_both(const cells *c, const box *b, const two_bounds *t
         if ((i & STOP_CELLS) == 0 && cells_stopped(c)) return FCP_E_INTERRUPTED;
         const bool free = i >= line[0] && i < line[1]; /* the line allows all of them: count them at once */
         stop = !free ? i + 1 : line[1] < end ? line[1] : end;
-        const int64_t lo = (int64_t)(i * FCP_CELL), far = (int64_t)(stop * FCP_CELL), hi = far < t->side ? far : t->side;
+        const int64_t lo = (int64_t)(i * FCP_CELL), far = (int64_t)(stop * FCP_CELL);
+        const int64_t hi = far < t->side ? far : t->side;
         const uint64_t allowed = t->like ? pairs_by_likes(t, lo, hi) : pairs_by_lines(t, w, lo, hi);
         if (free) {
             const uint64_t from = at[0] > i ? at[0] : i, to = at[1] < stop ? at[1] : stop;
@@ -419,8 +422,16 @@ static fcp_code count_bound(cells *c, const box *b, const box_program *p, const 
         int64_t at[BOX_DIMS] = {0};
         at[x->dim] = b->lo[x->dim];
         at[along] = from;
-        two_bounds t = {.x = x, .side = side, .least = least, .most = most, .v = v, .like = runs ? like : NULL,
-                        .likes = likes, .count = count, .up = f->x[x->dim] > 0, .step = f->x[along]};
+        two_bounds t = {.x = x,
+                        .side = side,
+                        .least = least,
+                        .most = most,
+                        .v = v,
+                        .like = runs ? like : NULL,
+                        .likes = likes,
+                        .count = count,
+                        .up = f->x[x->dim] > 0,
+                        .step = f->x[along]};
         t.first = form_at(f, at[BOX_Q], at[BOX_K], 0) + (t.up ? side : 1);
         code = column_of_both(c, b, &t, here);
     }
