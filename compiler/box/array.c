@@ -141,8 +141,8 @@ static uint32_t more_of_run(const learner *l, const int64_t *x, uint32_t count) 
     return i;
 }
 
-/* Learns elements x[0 .. count) of a block run by run, and adds the facts about them, while runs are kept: *out_count is
- * how many were learnt. */
+/* Learns elements x[0 .. count) of a block run by run, and adds the facts about them, while runs are kept.
+ * *out_count is how many were learnt. */
 static bool learn_runs(learner *l, uint64_t from, const int64_t *x, uint32_t count, array_facts *f,
                        uint32_t *out_count) {
     uint32_t i = 0;

@@ -9,7 +9,10 @@
  *        one on.
  *      - It is a bound on q for every k, as `q < e[k]`, or on k for every q: a column of cells is FULL as far as all of
  *        its 128 bounds reach, and NONE beyond the last of them. Also the `and` of such a bound and one on q - k.
- * Cost: O(nodes * positions of the sides + cells of one side + cells where two bounds meet).
+ *      If the array that such a bound reads has runs, as `last` of `q <= last[k]` in a tree of rollouts, the positions
+ *      of a run are counted together.
+ * Cost: O(nodes * positions of the sides + cells of one side + cells where two bounds meet); runs in place of positions
+ *      where an array has them.
  */
 #include "compiler/cells/cells_parts.h"
 
@@ -219,9 +222,8 @@ static bool find_runs(const cells *c, const box *b, const box_program *p, const 
     uint64_t last;
     const box_array *a = &p->arrays[load->f.c];
     const int64_t ends[2] = {form_at(i, b->lo[BOX_Q], b->lo[BOX_K], 0), c->values[load->a].hi};
-    if (!a->run_count || !mc_place(&a->array, ends[0], 0, 0, &out->first) ||
-        !mc_place(&a->array, ends[1], 0, 0, &last) || out->first < a->from || last >= a->to)
-        return false;
+    const bool placed = mc_place(&a->array, ends[0], 0, 0, &out->first) && mc_place(&a->array, ends[1], 0, 0, &last);
+    if (!a->run_count || !placed || out->first < a->from || last >= a->to) return false;
     out->a = a;
     out->side = (int64_t)box_side(b, x->dim);
     out->sign = load == more ? 1 : -1;
@@ -369,8 +371,8 @@ static fcp_code column_of_both(const cells *c, const box *b, const two_bounds *t
         if ((i & STOP_CELLS) == 0 && cells_stopped(c)) return FCP_E_INTERRUPTED;
         const bool free = i >= line[0] && i < line[1]; /* the line allows all of them: count them at once */
         stop = !free ? i + 1 : line[1] < end ? line[1] : end;
-        const int64_t lo = (int64_t)(i * FCP_CELL), far = (int64_t)(stop * FCP_CELL),
-                      hi = far < t->side ? far : t->side;
+        const int64_t lo = (int64_t)(i * FCP_CELL), far = (int64_t)(stop * FCP_CELL);
+        const int64_t hi = far < t->side ? far : t->side;
         const uint64_t allowed = t->like ? pairs_by_likes(t, lo, hi) : pairs_by_lines(t, w, lo, hi);
         if (free) {
             const uint64_t from = at[0] > i ? at[0] : i, to = at[1] < stop ? at[1] : stop;
