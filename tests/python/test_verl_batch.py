@@ -57,7 +57,8 @@ class Alike(unittest.TestCase):
     def test_divided_by_micro_batches(self):
         """With the rule of DataParallelPPOActor a loss depends on how rows are cut, so both cut alike here."""
         for mode in MODES:
-            of, data = Settings(loss_agg_mode=mode, per_micro_batch=True, ppo_max_token_len_per_gpu=200), verl_batch.made()
+            of = Settings(loss_agg_mode=mode, per_micro_batch=True, ppo_max_token_len_per_gpu=200)
+            data = verl_batch.made()
             every, cuts = list(range(len(data))), SharingActor(verl_batch.model_of(0, fcpc.hf.NAME), of, block=16)
             shared, _ = verl_batch.updated(SharingActor, fcpc.hf.NAME, data, of, every, block=16)
             padded, _ = verl_batch.updated(Actor, "eager", data, of, every,
