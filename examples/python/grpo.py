@@ -8,9 +8,9 @@ GRPO draws many answers to each prompt. TRL then computes each of them for itsel
 the answers of a batch are a forest: what several share is there once, and all processes compute it together, by a plan.
 
 *What is changed.* One method does the computing, `_get_per_token_logps_and_entropies`: it takes a padded batch, and
-gives a number for each token. It is replaced, so losses, clipping, rewards, advantages, logs and checkpoints are TRL's. Two
-more are changed a little. `_generate_single_turn` lets the model attend by itself, with its cache, while it generates;
-and `_prepare_inputs` undoes TRL's shuffle of answers, which would part those of a prompt.
+gives a number for each token. It is replaced, and losses, clipping, rewards, advantages, logs and checkpoints stay
+TRL's. Two more are changed a little. `_generate_single_turn` lets the model attend by itself, with its cache, while it
+generates; and `_prepare_inputs` undoes TRL's shuffle of answers, which would part those of a prompt.
 
 *Several processes.* In TRL each has answers of its own, and its loss is of these. So all processes' answers go into one
 forest, and each reads those of its own back. Its loss then depends on what others have computed. The gradients of these
