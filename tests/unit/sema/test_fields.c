@@ -175,6 +175,38 @@ Test(fields, text_files) {
     unlink(path);
 }
 
+/* Plain lines among others: signs, blanks, comments, the longest numbers, a last line without its end. */
+Test(fields, lines_of_a_text) {
+    char path[TEMPORARY], source[300];
+    cr_assert(temporary_file(path, "field"));
+    static const char text[] =
+        "7\n-12\n+3\n 4 # four\n\n5\r\n# none\n-0\n000000000000000000000008\n999999999999999999\n"
+        "9223372036854775807\n-9223372036854775808\n1234567\n12345678\n-999999999999999999\n6";
+    static const int64_t want[] = {
+        7, -12, 3, 4, 5, 0, 8, 999999999999999999, INT64_MAX, INT64_MIN, 1234567, 12345678, -999999999999999999, 6};
+    const struct {
+        const char *bytes;
+        fcp_code code;
+        const char *place;
+    } wrong[] = {{"1\n2\n9223372036854775808\n", FCP_E_FIELD, ":3:"},
+                 {"1\n2\n3\n4x\n", FCP_E_FIELD_FILE, ":4:"},
+                 {"1\n-\n", FCP_E_FIELD_FILE, ":2:"}};
+    for (size_t i = 0; i <= sizeof wrong / sizeof *wrong; i++) {
+        const char *bytes = i ? wrong[i - 1].bytes : text;
+        write_bytes(path, bytes, strlen(bytes));
+        snprintf(source, sizeof source,
+                 "batch { lengths = [14]; field x = file(\"%s\") }\nmask m = x[k] >= q\nplan { mask = m }", path);
+        made m;
+        make_program(&m, source);
+        cr_expect_eq(m.code, i ? wrong[i - 1].code : FCP_OK, "%s", m.said);
+        if (i) cr_expect(strstr(m.said, wrong[i - 1].place), "%s", m.said);
+        for (uint64_t j = 0; j < 14 && !i && m.code == FCP_OK; j++)
+            cr_expect_eq(value_at(&m.program->arrays[0], j), want[j], "element %d", (int)j);
+        free_made(&m);
+    }
+    unlink(path);
+}
+
 /* --- what the plan keeps ------------------------------------------------------------------------------------------ */
 
 Test(fields, only_what_is_read_in_order_of_use) {
