@@ -4,8 +4,7 @@
     torchrun --nproc-per-node 4 examples/python/verl_batch.py                  # all processes share each batch
     torchrun --nproc-per-node 4 examples/python/verl_batch.py --context 2      # two groups, with half of the rows each
 
-Neither verl nor Ray is needed. `Data` has verl's layout, and the members of a DataProto that are used here, so a
-DataProto can be given in its place:
+Neither verl nor Ray is needed. `Data` has verl's layout, and of a DataProto the members that are used here:
 
     batch             prompts [rows, P], filled up on the left; responses [rows, R], filled up on the right;
                       input_ids, attention_mask, position_ids [rows, P + R]; response_mask [rows, R], 0 for a tool's

@@ -96,6 +96,17 @@ class Alike(unittest.TestCase):
         self.assertLess(sharing.computed, sharing.rollout_tokens)
         self.assertEqual(sharing.model.config._attn_implementation, fcpc.hf.NAME)
 
+    def test_evaluates(self):
+        fresh()
+        losses = []
+        for kind, attention, more in ((grpo.GRPOTrainer, "eager", {}), (grpo.SharingGRPO, fcpc.hf.NAME, {"plan": {}})):
+            trainer = grpo.trainer_of(kind, self.folder, grpo.prompts(32), attention, loss_type="grpo", max_steps=1,
+                                      per_device_eval_batch_size=8, **more)
+            trainer.train()
+            losses.append(trainer.evaluate(eval_dataset=grpo.prompts(6))["eval_loss"])
+        self.assertGreater(abs(losses[0]), 1e-6)  # a mean of advantages is near 0
+        self.assertAlmostEqual(*losses, delta=1e-6)
+
     def test_refused(self):
         """What a forest cannot have is an error."""
         fresh()
