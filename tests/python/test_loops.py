@@ -33,7 +33,7 @@ def blocks(chapter):
 
 BY_HAND, DDP, FSDP, AVERAGED, IN_PARTS = blocks("A training loop")
 MESH, GROUPS = blocks("Beside tensor, pipeline and data parallelism")
-LOGP, = blocks("Reinforcement learning")
+LOGP, FOREST, ROLLOUTS = blocks("Reinforcement learning")
 TRANSFORMERS, = blocks("Models of Hugging Face")
 SETUP = BY_HAND.split("for batch, plan")[0]
 
@@ -192,6 +192,18 @@ def log_probabilities(group):
         yield names["everywhere"], -F.cross_entropy(*by_itself(names["model"], batch), reduction="none")
 
 
+def rollouts(group):
+    """Log-probabilities of the README's forest: as it says, and by PyTorch alone."""
+    names = {"group": group, "model": model(), "fcpc": fcpc, "old": [torch.zeros(3)]}
+    run([FOREST], names)
+    names["attn"] = Attention(names["prog"], group=group)
+    run([ROLLOUTS], names)
+    for rollout, logp in zip([[5, 6, 7], [5, 6, 8, 9], [4]], names["logp"], strict=True):
+        batch = SimpleNamespace(lengths=[len(rollout)], doc=torch.zeros(len(rollout), dtype=torch.long),
+                                tokens=torch.tensor(rollout), labels=torch.tensor(rollout))
+        yield logp[1:], -F.cross_entropy(*by_itself(names["model"], batch), reduction="none")[:-1]
+
+
 def ranks(want):
     """Of each loop: (this rank's parts of the losses, how far gradients and parameters are from those of one process);
     and of each of two mistakes what it multiplies gradients by."""
@@ -216,6 +228,7 @@ def ranks(want):
     steps = trained([SETUP, DDP, AVERAGED.replace("(loss * group.size())", "loss")], group=group, loader=batches())
     mistakes.append(factor(steps, one))
     assert all(torch.allclose(got, right, atol=1e-5) for got, right in log_probabilities(group))
+    assert all(torch.allclose(got, right, atol=1e-5) for got, right in rollouts(group))
     dist.destroy_process_group()
     return said, mistakes
 

@@ -408,8 +408,6 @@ def inputs(attn: Attention, plan: Plan, input_ids: torch.Tensor | Forest, labels
     The loss is the sum over the labels of this process, divided by the number of labels of the whole batch. So the
     losses and the gradients of all processes are to be summed.
     """
-    if not isinstance(attn, Attention):
-        raise Error("E203", f"hf.inputs: an fcpc.torch.Attention is expected, and this is a {type(attn).__name__}")
     if not isinstance(plan, Plan):
         raise Error("E203", f"hf.inputs: a plan is expected, and this is a {type(plan).__name__}")
     compared = positions is not False
@@ -423,6 +421,8 @@ def inputs(attn: Attention, plan: Plan, input_ids: torch.Tensor | Forest, labels
         if (plan.global_tokens, plan.sequences) != (len(input_ids), input_ids.trees):
             raise Error("E203", f"hf.inputs: the plan is of {plan.sequences} sequences with {plan.global_tokens} "
                                 f"tokens, and the forest has {input_ids.trees} trees with {len(input_ids)}")
+        if not isinstance(attn, Attention):
+            raise Error("E203", f"hf.inputs: an fcpc.torch.Attention is expected, and this is a {type(attn).__name__}")
         if compared and positions is not None:
             raise Error("E203", "hf.inputs: a forest has positions of its own: leave positions= out")
         positions, input_ids = (torch.as_tensor(x).to(attn.device) for x in (input_ids.at, input_ids.tokens))
