@@ -402,8 +402,23 @@ class Forest(ReadOnly):
             self._kept["identity"] = made.hexdigest()
         return str(self._kept["identity"])
 
+    def _places(self) -> Any:
+        """Shape.places, kept."""
+        if "places" not in self._kept:
+            self._kept["places"] = self._shape.places()
+        return self._kept["places"]
+
     def _index(self, index: Any, like: Any) -> Any:
-        return index if is_array(like) else sys.modules["torch"].from_numpy(index).to(like.device)
+        """An index, for an array or a tensor. The two that all values need are kept on the device."""
+        if is_array(like):
+            return index
+        made = sys.modules["torch"].from_numpy(index)
+        if like.device == made.device or index is not self._value_rows() and index is not self._kept.get("places"):
+            return made.to(like.device)
+        key = f"{'rows' if index is self._value_rows() else 'places'} on {like.device}"
+        if key not in self._kept:
+            self._kept[key] = made.to(like.device)
+        return self._kept[key]
 
     def _name(self, value: int) -> str:
         """Which token a value is of, for a message."""
@@ -423,7 +438,7 @@ class Forest(ReadOnly):
                                 f"is {found}")
         if shape.kind == "flat":
             return x
-        flat, places = x.reshape(dims[0] * dims[1], *x.shape[2:]), shape.places()
+        flat, places = x.reshape(dims[0] * dims[1], *x.shape[2:]), self._places()
         return flat if places is None else taken(flat, self._index(places, x), 0)
 
     def _of_list(self, who: str, x: Any) -> Any:
@@ -456,7 +471,7 @@ class Forest(ReadOnly):
             return [values[end - length:end] for end, length in zip(ends.tolist(), shape.lengths.tolist())]
         if shape.kind == "flat":
             return values
-        places, dims = shape.places(), shape.dims
+        places, dims = self._places(), shape.dims
         if places is None:
             return values.reshape(*dims, *rest)
         if is_tensor(values):
