@@ -19,6 +19,7 @@
 #include "compiler/forest/forest.h"
 
 #include "compiler/base/arena.h"
+#include "compiler/base/sort.h"
 #include "runtime/base/sized.h"
 #include "runtime/base/threads.h"
 
@@ -176,20 +177,15 @@ static fcp_code add_groups(growing *g) {
     return code;
 }
 
-/* Whether node a comes before b below one parent. Of two that begin with the same rollout, one is above the other. */
-static int by_first(const void *a, const void *b) {
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* Links nodes to their parents, in the order of their first rollouts, and lists them depth first: out_order. Returns
- * how many are trees; NONE: no memory. */
+/* Links nodes to their parents, in the order of their first rollouts, and lists them depth first: out_order. Of two
+ * nodes with the same first rollout one is above the other. Returns how many are trees; NONE: no memory. */
 static uint32_t order_nodes(growing *g, uint32_t *out_order) {
     uint64_t *keys = ARENA_NEW(&g->scratch, uint64_t, g->count + 1);
+    uint64_t *scratch = ARENA_NEW(&g->scratch, uint64_t, g->count + 1);
     uint32_t trees = 0, oldest = NONE, youngest = NONE;
-    if (!keys) return NONE;
+    if (!keys || !scratch) return NONE;
     for (size_t i = 0; i < g->count; i++) keys[i] = (uint64_t)g->nodes[i].rollout << 32 | i;
-    qsort(keys, g->count, sizeof *keys, by_first);
+    sort_u64(keys, scratch, g->count);
     for (size_t i = 0; i < g->count; i++) {
         const uint32_t n = (uint32_t)keys[i], parent = g->nodes[n].parent;
         uint32_t *last = parent == NONE ? &youngest : &g->nodes[parent].youngest;
