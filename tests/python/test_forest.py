@@ -188,6 +188,7 @@ class Trees(Expecting):
         self.assertEqual(flat.unpack(flat.tokens).tolist(), [0, 1, 2, 3, 6, 7, 8])
         self.expect("E701", lambda: part.select(torch.zeros(2, 4)), "2 rows", "3 rollouts")
         self.expect("E701", lambda: part.select([1, 2]), "rollout 2")
+        self.expect("E701", lambda: part.select([1, 2, 3, 4]), "4 elements", "3 rollouts")
 
     def test_errors(self):
         some = torch.zeros(2, 3, dtype=torch.int64)
@@ -222,6 +223,7 @@ class Trees(Expecting):
                 ("E701", lambda: forest.pack([1, 2]), "[2, 3]"),
                 ("E203", lambda: forest.pack(torch.zeros(2, 3), reduce="max"), "max"),
                 ("E701", lambda: forest.pack(torch.tensor([[0, 0, 0], [0, 1, 0]]), "same"), "token 1", "rollout"),
+                ("E701", lambda: forest.pack(torch.zeros(2, 3, requires_grad=True), "same"), "detach"),
                 ("E701", lambda: forest.unpack(torch.zeros(4)), "3 tokens", "[4]"),
                 ("E701", lambda: fcpc.forest([[1, 2]]).pack([torch.zeros(3)]), "rollout 0", "2 tokens", "[3]"),
                 ("E701", lambda: fcpc.forest([[1, 2]]).pack([]), "a list of 1"),
@@ -267,6 +269,10 @@ class Values(unittest.TestCase):
         self.assertEqual(forest.pack(x).tolist(), [4, 2, 4, 5])
         self.assertEqual(forest.pack(x, "mean").tolist(), [2, 2, 4, 5])
         self.assertEqual(forest.pack([[1.0, 2.0], [1.0, 4.0], [5.0]], "same").tolist(), [1, 2, 4, 5])
+        for part in (torch.tensor, numpy.array):  # a bool, or a small number, counts for all who share it
+            self.assertEqual(forest.pack([part([True] * len(a)) for a in x]).tolist(), [2, 1, 1, 1])
+        many = fcpc.forest([[7]] * 300)
+        self.assertEqual(many.pack([torch.ones(1, dtype=torch.uint8)] * 300).tolist(), [300])
         arrays = [numpy.array(a) for a in x]
         self.assertEqual(forest.pack(arrays).tolist(), [4, 2, 4, 5])
         self.assertEqual(forest.pack(arrays, "mean").tolist(), [2, 2, 4, 5])

@@ -66,7 +66,8 @@ def judged(name):
         p = torch.log_softmax(model(tokens[None]).logits[0].double(), -1)
         made.append(torch.cat([p.new_zeros(1), p[:-1].gather(1, tokens[1:, None])[:, 0]]))
     sum((x * (1 + i % 3)).sum() for i, x in enumerate(made)).backward()
-    return [*(x.detach() for x in made), *(torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters())]
+    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
+    return [*(x.detach() for x in made), *gradients]
 
 
 class Models(Expecting):

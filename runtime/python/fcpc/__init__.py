@@ -22,5 +22,5 @@ from .session import Session
 from .trace import Field, trace
 
 __version__ = _C["fcp_version"]().decode()
-__all__ = ["Cluster", "Error", "Field", "Forest", "Halo", "Labels", "Lengths", "Plan", "Program", "Scan", "Session", "Simulation",
-           "Stretch", "Warning", "detect", "forest", "lengths", "load", "parse", "program", "trace"]
+__all__ = ["Cluster", "Error", "Field", "Forest", "Halo", "Labels", "Lengths", "Plan", "Program", "Scan", "Session",
+           "Simulation", "Stretch", "Warning", "detect", "forest", "lengths", "load", "parse", "program", "trace"]

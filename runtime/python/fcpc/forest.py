@@ -150,7 +150,6 @@ class Forest(ReadOnly):
     _shape: Shape
     _before: Any
     _start: Any
-    _tree: Any
     _all: Any
     _kept: dict[str, Any]
     _origin: Shape | None
@@ -166,7 +165,6 @@ class Forest(ReadOnly):
         self._put(trees=view.trees, rollout_tokens=view.rollout_tokens, _owner=owner, _shape=shape, _before=before,
                   _kept={}, _origin=None, lengths=list(numbers(view.lengths, view.trees, ctypes.c_uint64)),
                   rollouts=tuple(numbers(view.rollout, view.rollouts, ctypes.c_uint32)),
-                  _tree=np.array(numbers(view.tree, view.rollouts, ctypes.c_uint32), "int64"),
                   _start=np.array(numbers(view.start, view.rollouts + 1, ctypes.c_uint64), "int64"),
                   _all=array_of(numbers(view.rows, view.rollout_tokens), "numpy"))
         for name, address in (("tokens", view.token), ("at", view.position), ("last", view.last),
@@ -192,14 +190,21 @@ class Forest(ReadOnly):
                 earlier model are
 
         A row that has no value, as those of prompts, is 0. What stands beside the tokens of a padded tensor is not
-        looked at. "sum" is the transpose of `unpack`, and gradients flow through all three.
+        looked at. "sum" is the transpose of `unpack`, and gradients flow through it and through "mean". Whole numbers
+        and bools are added up as int64.
 
-        Errors: E701 (another shape, or values that differ), E203 (there is no such `reduce`)
+        Errors: E701 (another shape; "same" of values that differ, or that require a gradient, because it would have to
+        be shared out among equals), E203 (there is no such `reduce`)
         """
         if reduce not in ("sum", "mean", "same"):
             raise Error("E203", f"pack: reduce is {reduce!r}, and \"sum\", \"mean\" or \"same\" is expected")
         values = self._values("pack", x)
         rows = self._index(self._value_rows(), values)
+        if reduce == "same" and is_tensor(values) and values.requires_grad:
+            raise Error("E701", "pack: \"same\" takes the values of one rollout, and these require a gradient: detach "
+                                "them, or say \"mean\"")
+        if reduce != "same":
+            values = _wide_enough(values)
         if is_tensor(values):
             zeros = values.new_zeros(len(self), *values.shape[1:])
             made = zeros.index_copy(0, rows, values) if reduce == "same" else zeros.index_add(0, rows, values)
@@ -238,7 +243,7 @@ class Forest(ReadOnly):
                                 f"expected, and this is {shape}")
         rows = self._value_rows()
         if before:
-            rows = array_of_parents(self)[rows]
+            rows = numpy().asarray(self.parents)[rows]
         return self._in_shape(taken(y, self._index(rows, y), 0, 0 if before else None))
 
     def select(self, x: Any) -> Any:
@@ -246,16 +251,17 @@ class Forest(ReadOnly):
         shape: for the parts that `Program.micro_batches`, `cut` and `pick` make. x may also have one row for each
         rollout, as rewards have.
 
-        Errors: E701 (x has fewer rollouts)
+        Errors: E701 (x has fewer rollouts, or more)
         """
         if self._origin is None:
             return x
-        kept = list(self.rollouts)
+        kept, its = list(self.rollouts), self._origin
         if isinstance(x, (list, tuple)):
             if kept and kept[-1] >= len(x):
                 raise Error("E701", f"select: there are {len(x)} elements, and rollout {kept[-1]} is asked for")
+            if len(x) != len(its.lengths):
+                raise Error("E701", f"select: there are {len(x)} elements, and {len(its.lengths)} rollouts")
             return [x[i] for i in kept]
-        its = self._origin
         if its.kind == "flat" and len(x) == int(its.lengths.sum()) and len(x) != len(its.lengths):
             starts = (its.lengths.cumsum() - its.lengths)[kept]
             kept = ranges(starts, its.lengths[kept])
@@ -276,7 +282,7 @@ class Forest(ReadOnly):
             weight = self._counts()
         else:
             weight = self.pack(weights)
-        parents = array_of_parents(self)
+        parents = np.asarray(self.parents)
         of = np.flatnonzero((parents >= 0) & (self._counts() > 0))
         tokens = np.asarray(self.tokens)
         if is_tensor(weight) or "torch" in sys.modules:
@@ -508,6 +514,8 @@ class _Owner:
             C["fcpc_forest_free"](self.handle)
 
 
-def array_of_parents(made: Forest) -> Any:
-    """The rows that predict rows, as an array."""
-    return numpy().asarray(made.parents)
+def _wide_enough(values: Any) -> Any:
+    """Values in a type that holds sums of them: whole numbers and bools as int64."""
+    if is_array(values):
+        return values.astype("int64") if values.dtype.kind in "iub" else values
+    return values if values.is_floating_point() or values.is_complex() else values.long()

@@ -48,8 +48,7 @@ def logprobs(made: Forest, logits: Any, plan: Plan | None, group: Any, temperatu
 def entropy(made: Forest, logits: Any, plan: Plan | None, group: Any, temperature: float, owner: bool) -> Any:
     """See Forest.entropy."""
     _check(made, "entropy", logits, plan, temperature)
-    chunk = max(1, _NUMBERS // max(1, logits.shape[1]))
-    found = torch.cat([_entropy(part, temperature) for part in logits.split(chunk)])
+    found = torch.cat([_entropy(part, temperature) for part in logits.split(_at_once(logits))])
     if not owner:
         return made.unpack(everywhere(made, found, plan, group), before=True)
     before = numpy().asarray(made.parents)[made._value_rows()[own_values(made, plan)]]
@@ -116,6 +115,11 @@ def _check(made: Forest, who: str, logits: Any, plan: Plan | None, temperature: 
         raise Error("E203", f"{who}: temperature is {temperature!r}, and a number above 0 is expected")
 
 
+def _at_once(logits: Any) -> int:
+    """How many rows of logits are computed with at a time."""
+    return max(1, _NUMBERS // max(1, int(logits.shape[1])))
+
+
 def _wide(x: Any) -> Any:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
@@ -125,8 +129,8 @@ class _LogProbs(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Any, slots: Any, labels: Any, temperature: float) -> Any:
-        chunk = max(1, _NUMBERS // max(1, logits.shape[1]))
-        lse = torch.cat([torch.logsumexp(part.to(_wide(part)) / temperature, -1) for part in logits.split(chunk)])
+        parts = logits.split(_at_once(logits))
+        lse = torch.cat([torch.logsumexp(part.to(_wide(part)) / temperature, -1) for part in parts])
         ctx.save_for_backward(logits, lse, slots, labels)
         ctx.temperature = temperature
         return logits[slots, labels].to(lse.dtype) / temperature - lse[slots]
@@ -135,7 +139,7 @@ class _LogProbs(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Any) -> Any:
         logits, lse, slots, labels = ctx.saved_tensors
-        chunk, made = max(1, _NUMBERS // max(1, logits.shape[1])), torch.empty_like(logits)
+        chunk, made = _at_once(logits), torch.empty_like(logits)
         grad = grad.to(lse.dtype) / ctx.temperature
         sums = lse.new_zeros(len(logits)).index_put((slots,), grad, accumulate=True)
         order = torch.argsort(slots, stable=True)
@@ -191,7 +195,7 @@ def _summed(made: Forest, every: Any, plan: Plan | None, group: Any) -> Any:
     from .restore import _rank
     rank = _rank(plan, group)
     key = f"same {id(plan)} {id(group)}"
-    if made._kept.get(key) is not plan:  # once for a forest, and also after an error elsewhere nobody waits for ever
+    if made._kept.get(key) is not plan:  # compared once: forests and plans do not change
         said = plan.homes, made._identity(), str(every.dtype), list(every.shape[1:])
         everyone: list[Any] = [None] * plan.ranks
         dist.all_gather_object(everyone, said, group=group)

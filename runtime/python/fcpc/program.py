@@ -370,8 +370,8 @@ class Program(ReadOnly):
     def _reads_last(self, what: str) -> None:
         """Checks that the program can be for forests."""
         if "last" not in self.fields:
-            raise Error("E203", f"{what}: no mask of the program reads a field `last`, so tokens would see other branches "
-                                "of their tree: \"causal and q <= last[k]\", with fields=[\"last\"]")
+            raise Error("E203", f"{what}: no mask of the program reads a field `last`, so tokens would see other "
+                                "branches of their tree: \"causal and q <= last[k]\", with fields=[\"last\"]")
 
     def _batch(self, what: str, lengths: Any, fields: Mapping[str, Any] | None, queries: Any) -> Given:
         """A batch as C takes it. `what` is the method that was given it."""
