@@ -2,6 +2,8 @@
  * run, a large plan has the same bytes, and an error in one piece has the same message. It also runs under the thread
  * sanitizer.
  */
+#include <stdio.h>
+
 #include "tests/support/orders.h"
 #include "tests/support/plan_of.h"
 
@@ -82,4 +84,49 @@ Test(pair, the_first_fault_is_reported) {
         cr_assert(!strcmp(said[order], said[0]), "%s\n%s", said[order], said[0]);
     }
     for (int i = 0; i < ORDERS; i++) free(said[i]);
+}
+
+/* Plans `source` with the values of field z. *out_said: free() it. */
+static void plan_with_z(const char *source, const int64_t *z, uint64_t count, uint8_t out_digest[FCP_DIGEST_BYTES],
+                        char **out_said) {
+    const fcpc_field field = {.name = "z", .values = z, .count = count};
+    const fcpc_batch batch = {.size = sizeof batch, .fields = &field, .field_count = 1};
+    fcpc_program *program = program_named("test.fcp", source);
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcp_plan *plan = NULL;
+    fcp_error err = {0};
+    const fcp_code code = fcpc_plan_batch(program, &batch, NULL, d, NULL, &plan);
+    *out_said = fcpc_diagnostics_render(d, false);
+    cr_assert(code == FCP_OK, "%s\n%s", source, *out_said);
+    cr_assert(fcp_plan_digest(plan, out_digest, &err) == FCP_OK, "%s", err.message);
+    fcp_plan_free(plan);
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+}
+
+/* Candidates share what a mask has answered. In a batch of so many keys a second thread is asked about half of them. It
+ * must not be asked where the mask reads a field, because the values of one sequence at a time are bound. If it is, the
+ * thread sanitizer sees it each time; a plan changes seldom, because only a few sequences get values of others. */
+Test(pair, candidates_whose_mask_reads_a_field) {
+    enum { SEQUENCES = 2000, LENGTH = 140 };
+    static const char *const masks[] = {"causal and q <= z[k]", "q <= z[k] and k <= z[q]"};
+    static const char *const strategies[] = {"groups", "cad"};
+    static int64_t z[SEQUENCES * LENGTH];
+    for (int64_t s = 0; s < SEQUENCES; s++) /* the later a sequence, the farther its keys are seen */
+        for (int64_t i = 0; i < LENGTH; i++) z[s * LENGTH + i] = i + 20 * (i % 3) * s / SEQUENCES;
+    for (int n = 0; n < 2; n++) {
+        uint8_t digest[ORDERS][FCP_DIGEST_BYTES];
+        char source[512], *said[ORDERS];
+        snprintf(source, sizeof source,
+                 "model { heads = 4; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 8; gpu = h200 }\n"
+                 "batch { lengths = [%d x %d]; field z = given }\nmask own = %s\n"
+                 "plan { mask = own; block = 512; strategy = auto(among = [%s]); layout = contiguous }",
+                 LENGTH, SEQUENCES, masks[n], strategies[n]);
+        for (order = 0; order < ORDERS; order++) {
+            plan_with_z(source, z, SEQUENCES * LENGTH, digest[order], &said[order]);
+            cr_assert(!memcmp(digest[order], digest[0], FCP_DIGEST_BYTES), "%s\norder %d", source, (int)order);
+            cr_assert(!strcmp(said[order], said[0]), "%s\n%s\n%s", source, said[order], said[0]);
+        }
+        for (int i = 0; i < ORDERS; i++) free(said[i]);
+    }
 }

@@ -208,3 +208,39 @@ Test(problem, what_memory_cannot_hold_is_refused) {
     fcp_plan_free(plan);
     cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
 }
+
+/* Where answers are kept, a second object answers for the later half of the work of a large batch, and for nothing of a
+ * small one or of a mask that reads a field. */
+Test(problem, sequences_of_the_second_object) {
+    enum { SEQUENCES = 300, HALF = SEQUENCES / 2 };
+    static const struct {
+        uint64_t first, others; /* tokens of the first sequence, and of each of the others */
+        const char *mask;
+        uint32_t begins; /* the sequence with which the second object begins, or one beside it */
+    } cases[] = {
+        {1000, 1000, "causal", HALF},
+        {1000, 1000, "causal and h < 2", HALF},
+        {1000, 1000, "causal and k < n / 2", HALF},
+        {200000, 1000, "causal", 1},      /* the first one has most of the work */
+        {1000, 800, "causal", SEQUENCES}, /* few tokens in all */
+        {1000, 1000, "causal and k > number", SEQUENCES},
+        {1000, 1000, "doc[q] == doc[k]", SEQUENCES},
+        {1000, 1000, "causal and q - k < near[h]", SEQUENCES},
+        {200000, 1000, "causal and q < doc[k]", SEQUENCES},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[512];
+        uint64_t lengths[SEQUENCES];
+        snprintf(text, sizeof text,
+                 "model { heads = 4 }\nbatch { field number = given(over = sequences); field doc = given\n"
+                 "field near = given(over = heads) }\nmask own = %s\nplan { mask = own }",
+                 cases[i].mask);
+        for (uint32_t s = 0; s < SEQUENCES; s++) lengths[s] = s ? cases[i].others : cases[i].first;
+        fcpc_program *program = program_named("test.fcp", text);
+        const problem p = {.program = program, .lengths = lengths, .queries = lengths, .sequences = SEQUENCES};
+        const uint32_t begins = problem_second(&p), wanted = cases[i].begins;
+        cr_expect(begins == wanted || (wanted < SEQUENCES && begins + 1 >= wanted && begins <= wanted + 1),
+                  "case %zu: %u, not %u", i, begins, wanted);
+        fcpc_program_free(program);
+    }
+}
