@@ -25,7 +25,7 @@ CHAPTERS: list[tuple[str, list[Any]]] = [
                                   fcpc.masks.from_block_mask, fcpc.masks.Mask]),
     ("Plans", [fcpc.Plan, fcpc.Labels, fcpc.Simulation, fcpc.load]),
     ("Training", [fcpc.detect, fcpc.Cluster, fcpc.torch.Attention, fcpc.torch.BoundAttention, fcpc.Session]),
-    ("Rollouts", [fcpc.forest, fcpc.Forest]),
+    ("Rollouts", [fcpc.forest, fcpc.Forest, fcpc.Predictions, fcpc.MicroBatches]),
     ("Layers that recur", [fcpc.Scan, fcpc.Halo, fcpc.Stretch]),
     ("Projections, phase by phase", [fcpc.upipe.PhasedAttention, fcpc.upipe.BoundPhases, fcpc.upipe.phases,
                                      fcpc.upipe.Phase]),
@@ -44,8 +44,8 @@ CHAPTERS: list[tuple[str, list[Any]]] = [
 # Modules by whose names their functions are called; those of all others are in fcpc itself.
 OWN_NAMES = "fcpc.audit", "fcpc.hf", "fcpc.masks", "fcpc.megatron", "fcpc.titan", "fcpc.torch", "fcpc.trainer", "fcpc.upipe"
 # Nobody makes these himself.
-GIVEN = (fcpc.Plan, fcpc.Forest, fcpc.Simulation, fcpc.Labels, fcpc.Stretch, fcpc.torch.BoundAttention, fcpc.upipe.BoundPhases,
-         fcpc.upipe.Phase, fcpc.hf.BoundModel, fcpc.trainer.Packed,
+GIVEN = (fcpc.Plan, fcpc.Forest, fcpc.Predictions, fcpc.MicroBatches, fcpc.Simulation, fcpc.Labels, fcpc.Stretch,
+         fcpc.torch.BoundAttention, fcpc.upipe.BoundPhases, fcpc.upipe.Phase, fcpc.hf.BoundModel, fcpc.trainer.Packed,
          fcpc.megatron.PlannedSeqParams, fcpc.titan.Planned, fcpc.Error, fcpc.Warning, fcpc.audit.Report,
          fcpc.audit.BatchReport, fcpc.audit.Finding, fcpc.audit.Trial)
 

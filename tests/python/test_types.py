@@ -4,10 +4,12 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import textwrap
+import typing
 import unittest
 from pathlib import Path
 
@@ -63,6 +65,8 @@ class Types(unittest.TestCase):
         text = PRELUDE
         for line, piece in pieces():
             text += f"\n\ndef in_line_{line}({NAMES}) -> None:\n{textwrap.indent(piece, '    ')}\n"
+        text += (f"\n\ndef results({NAMES}) -> tuple[fcpc.Predictions, fcpc.MicroBatches]:\n"
+                 "    return forest.labels(), prog.micro_batches(forest, tokens=8192)\n")
         wrong = ("plan.take_labels(tokens).counts", "prog.plan(lengths, field={})",
                  "attn.bind(plan)(q, k, v, return_lse=True).shape")
         text += "".join(f"\n\ndef wrong_{i}({NAMES}) -> None:\n    {line}\n" for i, line in enumerate(wrong))
@@ -104,6 +108,25 @@ class Docstrings(unittest.TestCase):
             for name in vars(x):
                 if not name.startswith("_"):
                     self.assertRegex(inspect.getdoc(type(x)), rf"\b{name}\b", type(x).__name__)
+
+    def test_what_is_returned(self):
+        """Of what class a result is, is said too: each class of the package that an annotation of a public function,
+        method or property names is in API.md."""
+        import fcpc
+        import pages
+        listed = [thing for _, things in pages.CHAPTERS for thing in things]
+        inside = {sys.modules["fcpc.trace"].Traced}  # what it has stands in the docstring of fcpc.trace
+        met = set()
+        for thing in listed:
+            for name, member in pages.members(thing) if inspect.isclass(thing) else [(thing.__name__, thing)]:
+                function = member.fget if isinstance(member, property) else member
+                given = [f.__annotations__.get("return", "") for f in (function, *typing.get_overloads(function))]
+                for word in re.findall(r"\w+", f"{given}"):
+                    kind = function.__globals__.get(word, getattr(fcpc, word, None))
+                    if inspect.isclass(kind) and kind.__module__.split(".")[0] == "fcpc":
+                        met.add(kind)
+                        self.assertTrue(kind in listed or kind in inside, f"{name} returns {kind}")
+        self.assertLessEqual({fcpc.Plan, fcpc.Labels, fcpc.Stretch, fcpc.Predictions, fcpc.MicroBatches}, met)
 
     def test_files(self):
         """The README says of each file of the package what is in it."""

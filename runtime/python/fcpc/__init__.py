@@ -14,7 +14,7 @@ from . import masks
 from ._c import C as _C
 from .batches import Lengths, lengths
 from .errors import Error, Warning
-from .forest import Forest, forest
+from .forest import Forest, MicroBatches, Predictions, forest
 from .plan import Labels, Plan, Simulation, load
 from .program import Cluster, Program, detect, parse, program
 from .recurrent import Halo, Scan, Stretch
@@ -22,5 +22,6 @@ from .session import Session
 from .trace import Field, trace
 
 __version__ = _C["fcp_version"]().decode()
-__all__ = ["Cluster", "Error", "Field", "Forest", "Halo", "Labels", "Lengths", "Plan", "Program", "Scan", "Session",
-           "Simulation", "Stretch", "Warning", "detect", "forest", "lengths", "load", "parse", "program", "trace"]
+__all__ = ["Cluster", "Error", "Field", "Forest", "Halo", "Labels", "Lengths", "MicroBatches", "Plan", "Predictions",
+           "Program", "Scan", "Session", "Simulation", "Stretch", "Warning", "detect", "forest", "lengths", "load",
+           "parse", "program", "trace"]

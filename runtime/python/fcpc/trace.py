@@ -593,6 +593,10 @@ def trace(function: Callable[..., Any], kind: str = "mask", fields: Iterable[str
              have numbers for more than one sequence; all others are tables. `Field` says how fields are read
     tables   {name: tensor} that there are already: another tensor of such a name gets another name
 
+    What comes back has `text`, the condition or number, as it stands behind `mask name =`; `definitions`, the masks
+    that the text calls; `tables`, {name: tensor}, those that it reads beside the given ones; `fields`, {name: values},
+    the captured fields that it reads; and `over`, {name: what it has numbers for}, of all fields that it reads.
+
     Errors: E210 (what cannot be written down, with the function's own line), E202 (types that do not fit)
     """
     return traced_function(function, kind, fields, dict(tables), {})
