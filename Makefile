@@ -528,7 +528,7 @@ gpu-check:
 	@if [ ! -x $(B)/gpu-check ] || [ -n "$(REBUILD)" ]; then $(MAKE) --no-print-directory gpu-check-build; fi
 	@$(B)/gpu-check --folder $(B)/gpu $(GPU_ARGS)
 gpu-binaries: $(B)/gpu-check $(B)/gpu/libnvrtc-carried.so $(STANDINS)
-gpu-check-build: gpu-binaries
+gpu-check-build: gpu-binaries shared
 	@git describe --always --dirty --abbrev=12 > $(B)/gpu/commit 2> /dev/null || echo 'not known' > $(B)/gpu/commit
 	@mkdir -p $(B)/gpu/kernels
 	@FCP_CUDA_DRIVER=$(B)/standin/libcuda.so FCP_NVRTC=$(abspath $(B))/gpu/libnvrtc-carried.so FCP_CACHE=/dev/null \

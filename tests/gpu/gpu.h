@@ -165,6 +165,24 @@ double gpu_fact(const gpu *g, const char *name); /* GPU_NONE: not known */
 /* copies.c: copies the journals, the page, the rows and what tools wrote to --out, if that is given. What cannot be
  * copied is told, and ends nothing. */
 void gpu_copy_out(const gpu *g);
+/* script.c: a script of Python, which gets names as its arguments and prints lines "kind name rest". */
+enum { GPU_NAMES = 200 };
+typedef struct gpu_names {
+    char *names[GPU_NAMES];
+    size_t count;
+} gpu_names;
+void gpu_names_add(gpu_names *names, const char *name); /* a copy; beyond GPU_NAMES nothing */
+void gpu_names_free(gpu_names *names);
+typedef void gpu_script_line(void *context, const char *kind, const char *name, const char *rest);
+typedef enum gpu_script_end {
+    GPU_SCRIPT_ENDED,
+    GPU_SCRIPT_FAILED, /* with another status than 0, or by a signal */
+    GPU_SCRIPT_SILENT, /* it was ended: for `most` seconds it printed nothing, or the time is up */
+    GPU_SCRIPT_NONE    /* it did not start */
+} gpu_script_end;
+/* Runs it, and calls `each` with its lines. What it says as errors is appended to the file `errors`. */
+gpu_script_end gpu_script(const gpu *g, const char *script, const gpu_names *names, const char *errors, double most,
+                          gpu_script_line *each, void *context);
 /* report.c: writes GPU.md into the folder, under a temporary name that is then renamed. */
 bool gpu_report(const gpu *g);
 
@@ -172,6 +190,7 @@ bool gpu_report(const gpu *g);
 gpu_result step_ceilings(gpu *g, char why[GPU_WHY]);      /* ceilings.c */
 gpu_result step_design(gpu *g, char why[GPU_WHY]);        /* design.c */
 gpu_result step_peers(gpu *g, char why[GPU_WHY]);         /* peers.c */
+gpu_result step_torch(gpu *g, char why[GPU_WHY]);         /* torch_cuda.c */
 gpu_result step_conformance(gpu *g, char why[GPU_WHY]);   /* conformance.c */
 gpu_result step_examples(gpu *g, char why[GPU_WHY]);      /* correct.c */
 gpu_result step_examples_older(gpu *g, char why[GPU_WHY]);

@@ -43,6 +43,7 @@ static const gpu_step steps[] = {
     {"local", "8 ranks on one device", step_local, 8, 40, false, false},
     {"nccl", "NCCL, by several ranks where it lets them", step_nccl, 5, 150, true, false},
     {"pointers", "device pointers and a stream", step_pointers, 4, 40, true, false},
+    {"torch", "the Python package, by PyTorch on CUDA", step_torch, 30, 240, false, true},
     {"shaken", "the same bits, blocks delayed at random", step_shaken, 10, 60, false, true},
     {"fused", "a pass as one launch, beside stages", step_fused, 15, 120, false, true},
     {"short", "2K", step_short, 4, 20, false, false},
@@ -74,7 +75,8 @@ static const char usage[] =
     "  --seconds   begins nothing after that (360)\n"
     "  --again     begins anew: forgets what was found\n"
     "  --only      this step alone\n"
-    "  --python    the one that has PyTorch, for peers (python3; a stand-in has peers only if this is given)\n"
+    "  --python    the one that has PyTorch, for torch and peers (python3; a stand-in has them only if\n"
+    "              this is given)\n"
     "  --prepare   makes kernels for devices of these capabilities, \"8.0 9.0 10.0\", to be carried along\n"
     "  --small     with --prepare, for tests: of the plans that are run on a stand-in\n"
     "  --inject    for tests: fail, die, hang, stuck, kill, gives-up of :STEP or of :STEP/PLAN; spoil of :smoke/NAME;\n"

@@ -1,7 +1,8 @@
 #!/bin/sh
 # pack.sh BUILD OUT [MEBIBYTES]: packs what a GPU machine needs to run gpu-check into one archive: the program and the
-# library of kernels, both stripped, the commit, and the kernels. It is unpacked beside a tree of the sources, which has
-# the examples. An archive of more than MEBIBYTES (32 unless given) is an error, since it could not be carried.
+# library of kernels, both stripped, the commit, and the kernels; for the Python package its two libraries, with those of
+# Debian that they need. It is unpacked beside a tree of the sources, which has the examples and the package. An archive
+# of more than MEBIBYTES (32 unless given) is an error, since it could not be carried.
 set -eu
 B=$1
 out=$2
@@ -12,12 +13,17 @@ if [ -z "$(ls "$B/gpu/kernels" 2> /dev/null)" ]; then
 fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-mkdir "$folder/gpu"
+mkdir -p "$folder/gpu/libraries"
 cp "$B/gpu-check" "$folder/gpu-check"
 cp "$B/gpu/libnvrtc-carried.so" "$folder/gpu"
 strip "$folder/gpu-check" "$folder/gpu/libnvrtc-carried.so"
 cp "$B/gpu/commit" "$folder/gpu" 2> /dev/null || echo "not known" > "$folder/gpu/commit"
 cp -R "$B/gpu/kernels" "$folder/gpu"
+for library in fcp fcpc; do
+    cp "$B/lib$library.so" "$folder/gpu/libraries"
+    strip --strip-unneeded "$folder/gpu/libraries/lib$library.so"
+    ldd "$B/lib$library.so" | sed -n 's/.* => \(.*\/lib\(isal\|nettle\)\.so[^ ]*\) .*/\1/p'
+done | sort -u | while read -r needed; do cp -L "$needed" "$folder/gpu/libraries"; done
 tar -C "$folder" -czf "$out.part" gpu-check gpu
 size=$(wc -c < "$out.part")
 if [ "$size" -gt $((most * 1048576)) ]; then

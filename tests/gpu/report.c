@@ -132,7 +132,7 @@ static bool put_calibrate_rows(const gpu *g) {
 
 bool gpu_report(const gpu *g) {
     static const char *const peers[] = {"note", "fact", NULL}, *const driver[] = {"driver", NULL};
-    static const char *const plans[] = {"plan", NULL}, *const waits[] = {"waits", NULL};
+    static const char *const plans[] = {"plan", NULL}, *const waits[] = {"waits", NULL}, *const torch[] = {"torch", NULL};
     char path[400], beside[420];
     snprintf(path, sizeof path, "%.380s/GPU.md", g->folder);
     snprintf(beside, sizeof beside, "%s.%ld", path, (long)getpid());
@@ -150,5 +150,6 @@ bool gpu_report(const gpu *g) {
     put_list(f, g->journal, "What the driver was asked", driver);
     put_list(f, g->journal, "The ladder: what kernels rely on, one by one", rungs);
     put_list(f, g->journal, "Plans against float64: the largest error, in parts of what the judge allows", plans);
+    put_list(f, g->journal, "The Python package on CUDA, beside its results on the CPU", torch);
     return finish(f, beside, path) && put_calibrate_rows(g);
 }

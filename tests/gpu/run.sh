@@ -263,6 +263,47 @@ holds "are told what is known" grep -q "peers.py .*cudnn.causal.8192.backward" "
 run 0 "without a script" --python /nowhere/python --again --only peers
 says "there are none" "| peers | .* | skipped | .* no peers" "$folder/gpu/GPU.md"
 
+# torch: what a script finds of the Python package; one whose process has lost its device, dies or hangs is started again
+cat > "$folder/torch" << 'EOF'
+#!/bin/sh
+[ -z "$FCP_NVRTC$FCP_NCCL" ] && echo "$FCPC_LIBRARIES $PYTHONPATH" > "$0.environment"
+echo "$*" >> "$0.arguments"
+for name in masks streams graphs nccl; do
+    case " $* " in *" $name "*) continue ;; esac
+    echo "begin $name -"
+    case "$name$TORCH" in
+        streamslost) echo "wrong $name an illegal address" && exit ;;
+        streamsdies) kill -9 $$ ;;
+        nccl*) echo "skip $name there is none" ;;
+        *) echo "right $name 0.250" ;;
+    esac
+done
+echo "fact torch.fcpc.causal.16384.both 4"
+echo "fact torch.sdpa.causal.16384.both 3"
+echo "fact torch.fcpc.host 0.5"
+echo "fact torch.sdpa.host 0.25"
+echo "note end all"
+EOF
+chmod +x "$folder/torch"
+run 0 "a stand-in" --again --only torch
+says "has no PyTorch" "| torch | .* | skipped | .* PyTorch sees no stand-in" "$folder/gpu/GPU.md"
+run 0 "PyTorch" --python "$folder/torch" --again --only torch
+says "cases are counted" "| torch | .* | ok | .* 3 right, 0 wrong, 1 skipped" "$folder/gpu/GPU.md"
+says "and named" "^- masks: right, 0.250 of what is allowed" "$folder/gpu/GPU.md"
+says "its time has a ratio" "| from Python, causal.16384 | 4.* | scaled_dot_product_attention | 0.750 | >= 0.8 | stand-in" \
+    "$folder/gpu/GPU.md"
+says "the package is the tree's, and finds CUDA's libraries itself" "^$B runtime/python$" "$folder/torch.environment"
+for way in lost dies; do
+    rm -f "$folder/torch.arguments"
+    export TORCH=$way
+    run 1 "a process that $way" --python "$folder/torch" --again --only torch
+    says "is said" "| torch | .* | FAILED | .* 2 right, 1 wrong, 1 skipped; streams: " "$folder/gpu/GPU.md"
+    says "and others follow" "^tests/gpu/torch_cuda.py .*masks.*streams" "$folder/torch.arguments"
+done
+unset TORCH
+run 0 "no PyTorch" --python /nowhere/python --again --only torch
+says "is said" "| torch | .* | skipped | .* no PyTorch: there is no python3" "$folder/gpu/GPU.md"
+
 # kernels made beforehand: all that is run is among them, so that a machine without NVRTC has what it needs
 mkdir "$folder/gpu3"
 cp "$B/gpu/libnvrtc-carried.so" "$folder/gpu3"
@@ -274,8 +315,11 @@ ln -s "$check" "$folder/packed/gpu-check"
 cp "$B/gpu/libnvrtc-carried.so" "$folder/packed/gpu"
 holds "nothing is packed without kernels" sh -c '! tests/gpu/pack.sh "$1" "$1/a.tar.gz"' sh "$folder/packed"
 cp -R "$folder/gpu3/kernels" "$folder/packed/gpu"
+cp "$B/libfcp.so" "$B/libfcpc.so" "$folder/packed"
 holds "what must be carried is one archive" sh -c 'tests/gpu/pack.sh "$1" "$2" > "$3"' sh "$folder/packed" \
     "$folder/a.tar.gz" "$folder/out"
+holds "with what the Python package needs" sh -c 'tar -tzf "$1" | grep -c "libraries/lib\(fcpc\?\|isal\|nettle\)\.so" |
+    grep -qx 4' sh "$folder/a.tar.gz"
 says "and the driver that it needs is said" "need a driver for CUDA 12 or later (525)" "$folder/out"
 size=$(wc -c < "$folder/a.tar.gz")
 holds "of less than 32 MiB ($size bytes)" [ "$size" -lt 33554432 ]

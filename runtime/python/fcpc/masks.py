@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .arrays import is_array, is_tensor
 from .batches import Lengths, index_or_none, kind_of
 from .errors import Error
 from .trace import Field, trace
@@ -155,7 +156,7 @@ def from_startend_row_indices(startend_row_indices: Any, causal: bool = False, n
     if len(shape) != 4 or not (hasattr(indices, "tolist") or hasattr(indices, "numpy")):
         raise Error("E701", "from_startend_row_indices: a tensor [batch, heads, keys, columns] is expected, this is "
                             f"{f'of the shape {list(shape)}' if shape else kind_of(indices)}")
-    if type(indices).__module__.split(".")[0] not in ("torch", "numpy"):
+    if not is_tensor(indices) and not is_array(indices):
         indices = indices.numpy()  # a tensor of Paddle
     form = _FORMS.get((bool(causal), shape[3]))
     if form is None:

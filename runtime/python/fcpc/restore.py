@@ -92,9 +92,17 @@ def _from_all(mine: Any, counts: list[int], group: Any) -> Any:
     size everywhere."""
     import torch
     import torch.distributed as dist
-    padded = mine.new_zeros(max(counts), mine.shape[1])
+    padded = torch.zeros(max(counts), mine.shape[1], dtype=mine.dtype, device=_device_of(group, mine.device))
     padded[:len(mine)] = mine
     parts = [torch.empty_like(padded) for _ in counts]
     if padded.numel():
         dist.all_gather(parts, padded, group=group)
-    return torch.cat([part[:count] for part, count in zip(parts, counts)])
+    return torch.cat([part[:count] for part, count in zip(parts, counts)]).to(mine.device)
+
+
+def _device_of(group: Any, device: Any) -> Any:
+    """Where a tensor must be for a group to send it: NCCL sends none of the CPU."""
+    import torch
+    import torch.distributed as dist
+    kinds = [part.split(":")[0] for part in str(dist.get_backend_config(group)).split(",")]  # "cpu:gloo,cuda:nccl"
+    return device if device.type in kinds else torch.device(kinds[0])
