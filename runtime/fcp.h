@@ -700,8 +700,13 @@ const char *fcp_session_warning(const fcp_session *session);
  *
  * With "cuda" such a call comes behind the run or call before it, and the next one behind it, whatever their streams.
  * Tensors in host memory are copied to the device and back: then the call waits for what its stream has, and has ended
- * when it returns. A stream that is being captured is refused (FCP_E_ARGUMENT). Numbers begin at multiples of their
- * size.
+ * when it returns. Numbers begin at multiples of their size.
+ *
+ * A stream that is being captured makes the call a part of the caller's graph, as fcp_session_run_on says of runs: each
+ * launch of the graph is such a call. The same call (layer, kind and sizes) must have been made once before outside of a
+ * capture, with tensors on the same devices, because a graph can neither take memory nor let processes compare what they
+ * call; else FCP_E_ARGUMENT. Tensors lie in device memory (else FCP_E_TENSOR). What a graph works in stays as long as
+ * the session has the plan: a later call that needs more takes other memory.
  *
  * Two calls with the same inputs give the same bits, for any number of workers, and on devices those of the host. No
  * result overlaps another tensor of the call. Errors: FCP_E_ARGUMENT: there is no such layer, or it is of the other

@@ -99,7 +99,15 @@ typedef struct cuda_memory {
     size_t held;
 } cuda_memory;
 
-typedef struct cuda_device {
+typedef struct cuda_device cuda_device;
+
+/* Memory in whose place the session has larger memory now, but which graphs of the caller's still use. */
+typedef struct cuda_aside {
+    cuda_device *device;
+    cuda_memory memory;
+} cuda_aside;
+
+struct cuda_device {
     cu_device handle;
     cu_context context;
     bool retained;
@@ -130,7 +138,7 @@ typedef struct cuda_device {
     cu_event *events;        /* all that were made; the first `event_free` are free */
     uint32_t event_count, event_free, event_capacity;
     cu_event base;           /* of a timed run: when it began (timing.c) */
-} cuda_device;
+};
 
 /* The work lists of one ATTEND: where they begin in the rank's cuda_work, and how long they are. */
 typedef struct cuda_attend {
@@ -261,6 +269,8 @@ typedef struct fcp_cuda_session {
     uint64_t sums;           /* how many sums gradients of tables have, as fcp_kernel_sums says */
     bool table_gradients;    /* the run is a backward pass, and wants these gradients */
     bool maxima;             /* the run is a forward pass, and wants the largest logits */
+    cuda_aside *aside;
+    uint32_t aside_count, aside_capacity;
     fcp_partition partition, partition_wanted;
     char partition_why[400], warning[400];
     bool capturing;          /* what is put into streams becomes a graph of the session's */
@@ -366,6 +376,10 @@ fcp_code fcp_cuda_release(fcp_cuda_session *s, cuda_device *d, cu_ptr memory, fc
  * if not. Nothing happens if `bytes` is 0. */
 fcp_code fcp_cuda_keep(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
                        cuda_memory *memory, fcp_error *err);
+/* set_aside: keeps memory that graphs of the caller's use until the session gets another plan or ends, and makes *memory
+ * 0. aside_release: gives all such memory back. Those graphs are not launched any more. */
+fcp_code fcp_cuda_set_aside(fcp_cuda_session *s, cuda_device *d, cuda_memory *memory, fcp_error *err);
+fcp_code fcp_cuda_aside_release(fcp_cuda_session *s, fcp_error *err);
 /* Puts a copy into a stream, within a device or between two. */
 fcp_code fcp_cuda_copy(fcp_cuda_session *s, cuda_device *to_device, cu_ptr to, cuda_device *from_device, cu_ptr from,
                        size_t bytes, cu_stream stream, fcp_error *err);
@@ -644,6 +658,11 @@ void fcp_cuda_recurrent_forget(fcp_cuda_session *s);
 /* What a call puts into streams: behind what `origin` has, a stream of the session's first device, which then goes on
  * behind the call. wait: the call has ended when this returns. */
 typedef fcp_code cuda_put(fcp_cuda_session *s, void *call, cu_stream origin, bool wait, fcp_error *err);
+/* Sets s->outer: is the stream being captured into a graph of the caller's? Then the call becomes a part of that graph,
+ * and may do nothing but put work into streams. Who asks sets s->outer to false behind the call. */
+fcp_code fcp_cuda_see_capture(fcp_cuda_session *s, cu_stream stream, fcp_error *err);
+/* FCP_E_TENSOR: such a call has tensors in host memory. */
+fcp_code fcp_cuda_refuse_host(fcp_error *err);
 /* A call of the caller's that names a stream, or none (NULL).
  *   call_begin   finds the stream's device and makes the session's first device current. *out_before: the context to
  *                which the call goes back, also after an error

@@ -74,6 +74,8 @@ static fcp_code check_memory(fcp_cuda_session *s, fcp_error *err) {
                      d->environment.held);
         count_memory(d, d->staging.bytes, d->staging.landing ? d->staging.bytes : 0);
         d->need.pinned = fcp_cuda_staging_pinned(d) + (i ? 0 : fcp_cuda_marks_pinned(s));
+        for (uint32_t j = 0; j < s->aside_count; j++)
+            if (s->aside[j].device == d) d->need.held += s->aside[j].memory.held; /* it is given back before */
         if (s->allocator.allocate) continue;
         code = fcp_cuda_use(s, d, err);
         if (!code)
@@ -264,7 +266,8 @@ static fcp_code land(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
 }
 
 fcp_code fcp_cuda_ranks_make(fcp_cuda_session *s, bool again, fcp_error *err) {
-    fcp_code code = fcp_cuda_kernels_load(s, err);
+    fcp_code code = fcp_cuda_aside_release(s, err);
+    if (!code) code = fcp_cuda_kernels_load(s, err);
     if (!code) code = fcp_cuda_environment_load(s, err);
     if (again) fcp_cuda_partition_again(s);
     else if (!code) code = fcp_cuda_partition_open(s, err);
@@ -290,11 +293,13 @@ static void close_rank(fcp_cuda_session *s, cuda_rank *r) {
 }
 
 void fcp_cuda_ranks_close(fcp_cuda_session *s) {
+    while (s->aside_count) fcp_cuda_aside_release(s, NULL);
     for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++) close_rank(s, &s->ranks[r]);
 }
 
 void fcp_cuda_ranks_free(fcp_cuda_session *s) {
     fcp_cuda_recurrent_forget(s);
+    free(s->aside);
     free_ranks(s, s->ranks);
     free(s->homes);
     fcp_bundles_free(s->bundles);

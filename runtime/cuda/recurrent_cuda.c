@@ -13,7 +13,9 @@
  * Tensors:  A tensor that does not lie on its rank's device is copied there, and results are copied back: through the
  *           staging buffers if it is in host memory. Then the call first waits for what its stream has, and has ended
  *           when it returns.
- * Graphs:   A stream that is being captured is refused. What a call works in may move in a later call.
+ * Graphs:   On a stream that is being captured a call becomes a part of the caller's graph, as a run does (run_pass.c).
+ *           It must have been made once before, so that it needs no memory and no agreement. The memory in which the
+ *           graph works stays where it is: a later call that needs more gets other memory.
  * Failure:  as in a pass: the error names a rank and a round, and the session refuses what comes after it. If something
  *           does not end, events behind each act tell which rank has come least far.
  * Cost:     for each rank, a list of the rows of halos, and memory to work in, which stays as large as the largest call
@@ -56,6 +58,7 @@ typedef struct halo_lists {
 struct cuda_recurrent {
     fcp_calls calls;
     bool made;          /* all lists are there, and on the devices */
+    bool in_graphs;     /* graphs of the caller's may work in the memory that calls have now */
     halo_lists ranks[]; /* of this process */
 };
 
@@ -263,6 +266,15 @@ static fcp_code fail_act(const cuda_call *call, const rank_call *r, const fcp_ac
     return fcp_fail_at(err, code, where, "%s: %.300s", text, err->message);
 }
 
+enum { CALL_TEXT = 60 };
+static void name_call(const cuda_call *call, char out[CALL_TEXT]) {
+    snprintf(out, CALL_TEXT, "%s of layer %u",
+             call->layer->kind == FCP_SCAN ? "the scan"
+             : call->adds                  ? "the gradient of the halo"
+                                           : "the halo",
+             call->what.layer);
+}
+
 static bool times(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_mul_overflow(a, b, out); }
 
 static fcp_code add_tensor(fcp_cuda_session *s, cuda_call *call, rank_call *r, const char *name, const void *outside,
@@ -312,13 +324,26 @@ static fcp_code size_rank(const cuda_call *call, rank_call *r, fcp_error *err) {
                        "rank %u: layer %u needs more memory than there is", r->index, call->what.layer);
 }
 
-/* Gives a rank the memory that it works in. If it has less, what runs must end first: that memory becomes another. */
-static fcp_code give_memory(fcp_cuda_session *s, rank_call *r, fcp_error *err) {
+/* A graph cannot do what the first call does: it may take memory, and processes compare what they call. */
+static fcp_code refuse_first(const cuda_call *call, fcp_error *err) {
+    char what[CALL_TEXT];
+    name_call(call, what);
+    return fcp_fail(err, FCP_E_ARGUMENT,
+                    "the stream is being captured, and %s has not been called like this before: call it once outside "
+                    "the capture, with tensors of the same sizes on the same devices",
+                    what);
+}
+
+/* Gives a rank the memory that it works in. If it has less, what runs must end first: that memory becomes another. What
+ * graphs work in stays. */
+static fcp_code give_memory(fcp_cuda_session *s, const cuda_call *call, rank_call *r, fcp_error *err) {
     cuda_memory *m = &r->rank->kept[CUDA_RECURRING];
     cu_event finished = fcp_cuda_lender(s)->finished;
     const uint64_t bytes = aligned(r->temporaries) + aligned(r->messages) + r->staged;
     fcp_code code = FCP_OK;
-    if (bytes > m->held && m->at && finished) {
+    if (bytes > m->held && s->outer) code = refuse_first(call, err);
+    else if (bytes > m->held && s->recurrent->in_graphs) code = fcp_cuda_set_aside(s, r->rank->device, m, err);
+    else if (bytes > m->held && m->at && finished) {
         code = fcp_cuda_use(s, &s->devices[0], err);
         if (!code) code = fcp_cuda_event_await(s, s->origin, finished, err);
         if (!code) code = fcp_cuda_wait(s, s->origin, "what was run", err);
@@ -661,12 +686,8 @@ static fcp_code put_call(fcp_cuda_session *s, void *context, cu_stream origin, b
     cuda_call *call = context;
     cuda_device *d = &s->devices[0];
     const uint32_t ranks = s->base.rank_count;
-    char what[60];
-    snprintf(what, sizeof what, "%s of layer %u",
-             call->layer->kind == FCP_SCAN ? "the scan"
-             : call->adds                  ? "the gradient of the halo"
-                                           : "the halo",
-             call->what.layer);
+    char what[CALL_TEXT];
+    name_call(call, what);
     call->waits = wait;
     fcp_code code = fcp_net_watch(s->base.net, "what ran before", err);
     if (!code) code = fcp_cuda_await_before(s, origin, err);
@@ -694,14 +715,12 @@ static fcp_code put_call(fcp_cuda_session *s, void *context, cu_stream origin, b
     return code;
 }
 
-static fcp_code refuse_capture(fcp_cuda_session *s, cu_stream stream, fcp_error *err) {
-    int capturing = 0;
-    const fcp_code code =
-        fcp_cuda_check(s->cuda, s->cuda->call.stream_capturing(stream, &capturing), err, "not a stream");
-    if (code || !capturing) return code;
-    return fcp_fail(err, FCP_E_ARGUMENT,
-                    "the stream is being captured, and a halo or scan cannot become a part of a graph: "
-                    "what it works in may move in a later call");
+/* Is the stream being captured? Then all processes know the call already. */
+static fcp_code see_capture(fcp_cuda_session *s, const cuda_call *call, cu_stream stream, fcp_error *err) {
+    const fcp_code code = fcp_cuda_see_capture(s, stream, err);
+    const struct cuda_recurrent *x = s->recurrent;
+    if (code || !s->outer || (x && x->made && fcp_call_known(&x->calls, &call->what))) return code;
+    return refuse_first(call, err);
 }
 
 /* Fills the tensors of a rank, and checks them. */
@@ -722,8 +741,9 @@ static fcp_code prepare(fcp_cuda_session *s, cuda_call *call, fill_rank *fill, c
                          .lists = &s->recurrent->ranks[i],
                          .walk = fcp_step_walk_begin(s->plan, call->what.layer, call->pass, rank)};
         code = fill(s, call, r, ranks, err);
+        if (!code && s->outer && call->host) code = fcp_cuda_refuse_host(err);
         if (!code) code = size_rank(call, r, err);
-        if (!code) code = give_memory(s, r, err);
+        if (!code) code = give_memory(s, call, r, err);
     }
     return code;
 }
@@ -751,13 +771,14 @@ static fcp_code make_call(fcp_cuda_session *s, cuda_call *call, fill_rank *fill,
     call->layer = &s->plan->recurrent[call->what.layer];
     call->pass = (fcp_pass)call->what.pass;
     code = fcp_cuda_call_begin(s, stream, &before, &d, &why);
-    if (!code && stream) code = refuse_capture(s, stream, &why);
+    if (!code && stream) code = see_capture(s, call, stream, &why);
     if (!code) code = fcp_cuda_use(s, &s->devices[0], &why);
     if (!code) code = prepare(s, call, fill, ranks, &why);
-    code = agree(s, call, code, &why);
+    if (!code || !s->outer) code = agree(s, call, code, &why);
+    if (!code && s->outer) s->recurrent->in_graphs = true;
     if (!code) code = fcp_cuda_use(s, &s->devices[0], &why);
     if (!code) code = fcp_cuda_call_put(s, put_call, call, d, stream, call->host, &why);
-    s->recurs = false;
+    s->recurs = s->outer = false;
     s->cuda->call.context_set(before);
     free(call->ranks);
     free(call->ends);
