@@ -7,9 +7,11 @@
 #define FCP_CUDA_CUDA_H
 #include "codegen/kernels/abi.h"
 #include "codegen/source.h"
+#include "runtime/exec/agree.h"
 #include "runtime/exec/bundles.h"
 #include "runtime/exec/partials.h"
 #include "runtime/exec/rank_memory.h"
+#include "runtime/exec/recurrent_steps.h"
 #include "runtime/exec/session.h"
 #include "runtime/exec/transport.h"
 #include "runtime/jit/jit.h"
@@ -86,11 +88,12 @@ typedef struct cuda_staging {
 /* How many bytes a session allocates for its plan.
  *   device   on a device
  *   held     how many of these are allocated already
+ *   recurring  how many of `device` layers that recur take
  *   pinned   pinned host memory (that of the marks counts for the first device)
  * Not counted is what NCCL and the driver take for themselves, and what the probe of partition.c takes, which is freed
  * before anything large is allocated. */
 typedef struct cuda_need {
-    size_t device, held, pinned;
+    size_t device, held, recurring, pinned;
 } cuda_need;
 
 /* Device memory that a session keeps for its next plan: `held` bytes at `at`, which is 0 if there is none. */
@@ -200,9 +203,10 @@ enum { CUDA_TABLE_GRADIENTS = FCP_PASSES, CUDA_MAXIMA, CUDA_WITH_KEYS, CUDA_GRAP
  *   RUNS       the runs of the rank's bundles
  *   MESSAGES   the messages of one LAUNCH of inputs or outputs
  *   ROUNDED    messages of partial results, one for each fabric and direction
- *   HALO_RUNS  the runs of rows of the plan's halos. There are none before the first call of a layer that recurs
- *   RECURRING  what such calls work in: temporaries of a scan, messages of a halo, and tensors of the caller's that do
- *              not lie on the rank's device. It is as large as the largest call so far needs
+ *   HALO_RUNS  the runs of rows of the plan's halos
+ *   RECURRING  what calls of layers that recur work in: temporaries of a scan, messages of a halo, and tensors of the
+ *              caller's that do not lie on the rank's device. It has room for the temporaries of the plan's scans, and
+ *              is as large as the largest call so far needs
  *   LISTS      the work lists, an entry for each pass
  */
 enum {
@@ -216,6 +220,25 @@ enum {
     CUDA_LISTS,
     CUDA_KEPT = CUDA_LISTS + FCP_PASSES
 };
+
+/* Rows of halos that one launch moves: runs [first, first + count) of the rank's list. No row is the end of two of them,
+ * so the gradient can add them all at once. */
+typedef struct cuda_halo_group {
+    uint64_t first, rows;
+    uint32_t count;
+} cuda_halo_group;
+
+/* What a rank needs of the plan's halos. Groups of step i of a layer are [starts[at + i], starts[at + i + 1]), where
+ * `at` is starts_of[layer]; those behind the last step's are of rows that no step writes. COPYs that follow each other
+ * are in the groups of the first of them. */
+typedef struct cuda_halo_lists {
+    fk_rows_run *runs; /* NULL once they are on the device */
+    cuda_halo_group *groups;
+    uint32_t *starts, *starts_of;
+    uint64_t run_count, run_capacity;
+    uint32_t group_count, group_capacity, start_count, start_capacity;
+    uint32_t *seen; /* while lists are made: for each row of the rank's tokens, 1 + the last group that has it */
+} cuda_halo_lists;
 
 typedef struct cuda_rank {
     cuda_device *device;
@@ -232,6 +255,9 @@ typedef struct cuda_rank {
     size_t messages_bytes, rounded_bytes, lock_words;
     uint32_t flag_words, run_count;
     fk_gather_run *runs; /* of its bundles, on the host; NULL once they are on the device */
+    cuda_halo_lists halos;
+    size_t recurring_bytes; /* the temporaries of the plan's scans */
+    bool in_graphs;         /* graphs of the caller's may work in the memory RECURRING */
     /* While a pass is put into streams: what the next kernel of the compute queue writes when it begins (0: nothing),
      * and which slots hold a partial sum so far. */
     uint32_t mark;
@@ -276,7 +302,7 @@ typedef struct fcp_cuda_session {
     bool capturing;          /* what is put into streams becomes a graph of the session's */
     bool outer;              /* it becomes a part of a graph of the caller's */
     bool recurs;             /* a call of a layer that recurs is under way, of which marks say nothing */
-    struct cuda_recurrent *recurrent; /* what such calls need of the plan; NULL: there was none so far */
+    fcp_calls calls;         /* such calls of this plan that there have been */
     /* made: creation succeeded; broken: a run failed; hung: something did not end within the time limit */
     bool made, broken, hung;
     fcp_error why;
@@ -627,6 +653,25 @@ fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin
 extern const fcp_transport fcp_transport_local; /* all ranks in this process: copies between devices */
 extern const fcp_transport fcp_transport_nccl;  /* every rank is a process with one device: groups of NCCL */
 
+/* --- recurrent_memory.c: what layers that recur have on devices ---------------------------------------------------- */
+
+/* Parts of memory to work in begin at multiples of CUDA_ROOM_ALIGN. room: how many bytes of it so many take. */
+enum { CUDA_ROOM_ALIGN = 16 };
+static inline uint64_t fcp_cuda_room(uint64_t bytes) {
+    return (bytes + CUDA_ROOM_ALIGN - 1) / CUDA_ROOM_ALIGN * CUDA_ROOM_ALIGN;
+}
+/* How much of it the temporaries of a rank's walk take. False: more than can be counted. */
+bool fcp_cuda_temporaries(const fcp_step_walk *walk, uint64_t *out_bytes);
+/* plan: makes a rank's lists of the rows of halos, and counts what its scans need, in host memory. load: takes memory on
+ * its device for both. free: frees the lists. */
+fcp_code fcp_cuda_recurrent_plan(fcp_cuda_session *s, uint32_t rank, fcp_error *err);
+fcp_code fcp_cuda_recurrent_load(fcp_cuda_session *s, uint32_t rank, fcp_error *err);
+void fcp_cuda_recurrent_free(cuda_rank *rank);
+/* Gives a rank so many bytes to work in, more than it has. What runs must end first, since that memory becomes another;
+ * but memory in which graphs of the caller's work stays where it is. `what` names the call in messages. Another
+ * device may be current afterwards. */
+fcp_code fcp_cuda_recurrent_grow(fcp_cuda_session *s, uint32_t rank, size_t bytes, const char *what, fcp_error *err);
+
 /* --- ranks.c: what the ranks of this process have on their devices ------------------------------------------------ */
 
 /* Makes the session's ranks those of a plan, as far as that allocates no device memory: lays out slots, makes work
@@ -650,8 +695,6 @@ fcp_code fcp_cuda_halo_gradient(fcp_cuda_session *s, uint32_t layer, fcp_dtype d
                                 const fcp_halo_gradient_rank *ranks, cu_stream stream, fcp_error *err);
 fcp_code fcp_cuda_scan(fcp_cuda_session *s, uint32_t layer, fcp_pass pass, const fcp_scan_rank *ranks, cu_stream stream,
                        fcp_error *err);
-/* Forgets what is known of the layers of the session's plan. Their memory on devices stays. */
-void fcp_cuda_recurrent_forget(fcp_cuda_session *s);
 
 /* --- run_pass.c: running a pass: inputs in, the pass or its graph, outputs out; and what happens if that fails ---- */
 
