@@ -136,9 +136,9 @@ static fcp_code make_lists(const fcp_plan *plan, uint32_t rank, cuda_halo_lists 
 
 bool fcp_cuda_temporaries(const fcp_step_walk *walk, uint64_t *out_bytes) {
     uint64_t bytes = 0;
-    const bool fits =
-        walk->layer->kind != FCP_SCAN ||
-        (!__builtin_mul_overflow(walk->temporaries, fcp_temporary_bytes(walk->layer), &bytes) && bytes <= PTRDIFF_MAX / 8);
+    const bool fits = walk->layer->kind != FCP_SCAN ||
+                      (!__builtin_mul_overflow(walk->temporaries, fcp_temporary_bytes(walk->layer), &bytes) &&
+                       bytes <= PTRDIFF_MAX / 8);
     *out_bytes = fits ? fcp_cuda_room(bytes) : 0;
     return fits;
 }
@@ -206,7 +206,6 @@ static fcp_code grow_instead(fcp_cuda_session *s, cuda_rank *r, size_t bytes, co
 
 fcp_code fcp_cuda_recurrent_grow(fcp_cuda_session *s, uint32_t index, size_t bytes, const char *what, fcp_error *err) {
     cuda_rank *r = &s->ranks[index];
-    const fcp_code code =
-        r->in_graphs ? grow_beside(s, r, bytes, what, err) : grow_instead(s, r, bytes, what, err);
+    const fcp_code code = r->in_graphs ? grow_beside(s, r, bytes, what, err) : grow_instead(s, r, bytes, what, err);
     return code ? at_rank(index, code, err) : FCP_OK;
 }
