@@ -704,10 +704,10 @@ const char *fcp_session_warning(const fcp_session *session);
  * when it returns. Numbers begin at multiples of their size.
  *
  * A stream that is being captured makes the call a part of the caller's graph, as fcp_session_run_on says of runs: each
- * launch of the graph is such a call. The same call (layer, kind and sizes) must have been made once before outside of a
- * capture, with tensors on the same devices, because a graph can neither take memory nor let processes compare what they
- * call; else FCP_E_ARGUMENT. Tensors lie in device memory (else FCP_E_TENSOR). What a graph works in stays as long as
- * the session has the plan: a later call that needs more takes other memory.
+ * launch of the graph is such a call. The same call (layer, kind and sizes) must have been made once before, outside of
+ * a capture and with tensors on the same devices, because a graph can neither take memory nor let processes compare
+ * what they call; else FCP_E_ARGUMENT. Tensors lie in device memory (else FCP_E_TENSOR). What a graph works in stays as
+ * long as the session has the plan: a later call that needs more takes other memory.
  *
  * With "cuda" scans work in memory that the session has from the beginning. A halo takes memory for its messages in the
  * first call with rows of its size, and so does any call for tensors that are not on their rank's device.

@@ -221,8 +221,8 @@ enum {
     CUDA_KEPT = CUDA_LISTS + FCP_PASSES
 };
 
-/* Rows of halos that one launch moves: runs [first, first + count) of the rank's list. No row is the end of two of them,
- * so the gradient can add them all at once. */
+/* Rows of halos that one launch moves: runs [first, first + count) of the rank's list. No row is the end of two of
+ * them, so the gradient can add them all at once. */
 typedef struct cuda_halo_group {
     uint64_t first, rows;
     uint32_t count;
@@ -402,8 +402,8 @@ fcp_code fcp_cuda_release(fcp_cuda_session *s, cuda_device *d, cu_ptr memory, fc
  * if not. Nothing happens if `bytes` is 0. */
 fcp_code fcp_cuda_keep(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
                        cuda_memory *memory, fcp_error *err);
-/* set_aside: keeps memory that graphs of the caller's use until the session gets another plan or ends, and makes *memory
- * 0. aside_release: gives all such memory back. Those graphs are not launched any more. */
+/* set_aside: keeps memory that graphs of the caller's use until the session gets another plan or ends, and makes
+ * *memory 0. aside_release: gives all such memory back. Those graphs are not launched any more. */
 fcp_code fcp_cuda_set_aside(fcp_cuda_session *s, cuda_device *d, cuda_memory *memory, fcp_error *err);
 fcp_code fcp_cuda_aside_release(fcp_cuda_session *s, fcp_error *err);
 /* Puts a copy into a stream, within a device or between two. */
@@ -653,7 +653,7 @@ fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin
 extern const fcp_transport fcp_transport_local; /* all ranks in this process: copies between devices */
 extern const fcp_transport fcp_transport_nccl;  /* every rank is a process with one device: groups of NCCL */
 
-/* --- recurrent_memory.c: what layers that recur have on devices ---------------------------------------------------- */
+/* --- recurrent_memory.c: what layers that recur have on devices --------------------------------------------------- */
 
 /* Parts of memory to work in begin at multiples of CUDA_ROOM_ALIGN. room: how many bytes of it so many take. */
 enum { CUDA_ROOM_ALIGN = 16 };
@@ -662,8 +662,8 @@ static inline uint64_t fcp_cuda_room(uint64_t bytes) {
 }
 /* How much of it the temporaries of a rank's walk take. False: more than can be counted. */
 bool fcp_cuda_temporaries(const fcp_step_walk *walk, uint64_t *out_bytes);
-/* plan: makes a rank's lists of the rows of halos, and counts what its scans need, in host memory. load: takes memory on
- * its device for both. free: frees the lists. */
+/* plan: makes a rank's lists of the rows of halos, and counts what its scans need, in host memory. load: takes memory
+ * on its device for both. free: frees the lists. */
 fcp_code fcp_cuda_recurrent_plan(fcp_cuda_session *s, uint32_t rank, fcp_error *err);
 fcp_code fcp_cuda_recurrent_load(fcp_cuda_session *s, uint32_t rank, fcp_error *err);
 void fcp_cuda_recurrent_free(cuda_rank *rank);

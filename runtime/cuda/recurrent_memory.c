@@ -1,8 +1,8 @@
 /* recurrent_memory.c: what layers that recur have on devices: lists of the rows of halos, and memory to work in.
  *
- * What a plan tells of it is made with the ranks, and counted with all else that a session allocates: the lists, and the
- * temporaries of scans. So whether there is room for them is known before the first step. A halo's messages have rows of
- * the caller's, and tensors may lie anywhere: room for these is taken by the first call that needs it.
+ * What a plan tells of it is made with the ranks, and counted with all else that a session allocates: the lists, and
+ * the temporaries of scans. So whether there is room for them is known before the first step. A halo's messages have
+ * rows of the caller's, and tensors may lie anywhere: room for these is taken by the first call that needs it.
  *
  * Requires: a verified plan.
  * Cost:     linear in the plan's steps about this rank, and in the rows that they move.

@@ -304,8 +304,8 @@ def layers_by_torch():
 
 
 def layers_by_graph(attention, stream):
-    """Halos and scans that were captured give in each launch what they gave outside. torch works on the CPU here, and is
-    in no graph: so the halo is that of the session, without the tensor that torch makes of it."""
+    """Halos and scans that were captured give in each launch what they gave outside. torch works on the CPU here, and
+    is in no graph: so the halo is that of the session, without the tensor that torch makes of it."""
     import torch
     import fcpc.scans
     from fcpc._c import fcp_halo_rank

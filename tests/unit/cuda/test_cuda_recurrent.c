@@ -579,7 +579,7 @@ Test(cuda_recurrent, in_graphs, .timeout = 600) {
             place(&m, &ops[i], (seed + i) % 3 ? OWN : FIRST, 0, &p[i]);
             cr_assert_eq(op_call(session, &ops[i], p[i].at, 0, ranks, m.streams[0], &err), FCP_OK, "%s", err.message);
         }
-        /* graph 0 has every call; each other one has a call that comes when those before exist, and needs more memory */
+        /* graph 0 has every call; each other one has a call that comes later and needs more memory */
         for (uint32_t g = 0; g < GRAPHS; g++) {
             streams_of[g] = m.streams[(seed + g) % streams];
             if (g) {
