@@ -450,7 +450,8 @@ typedef enum fcp_fuse { FCP_FUSE_STAGES, FCP_FUSE_PASS } fcp_fuse;
  *
  * Calls. Both functions are called in the thread that calls the session.
  *   - `allocate` is called by fcp_session_create, fcp_session_add and fcp_session_rebind, and by a run that is the
- *     first to need something (tensors in host memory with "nccl", say); never by a run that is being captured.
+ *     first to need something (tensors in host memory with "nccl", or a halo of longer rows, say); never by a run that
+ *     is being captured.
  *   - `release` is called by these and by fcp_session_free. When a session has been freed, neither is called any more,
  *     and all memory has been released, unless something hung: what hangs may still use its memory.
  *   - They must not call functions of the session. They may make another device current.
@@ -700,8 +701,16 @@ const char *fcp_session_warning(const fcp_session *session);
  *
  * With "cuda" such a call comes behind the run or call before it, and the next one behind it, whatever their streams.
  * Tensors in host memory are copied to the device and back: then the call waits for what its stream has, and has ended
- * when it returns. A stream that is being captured is refused (FCP_E_ARGUMENT). Numbers begin at multiples of their
- * size.
+ * when it returns. Numbers begin at multiples of their size.
+ *
+ * A stream that is being captured makes the call a part of the caller's graph, as fcp_session_run_on says of runs: each
+ * launch of the graph is such a call. The same call (layer, kind and sizes) must have been made once before, outside of
+ * a capture and with tensors on the same devices, because a graph can neither take memory nor let processes compare
+ * what they call; else FCP_E_ARGUMENT. Tensors lie in device memory (else FCP_E_TENSOR). What a graph works in stays as
+ * long as the session has the plan: a later call that needs more takes other memory.
+ *
+ * With "cuda" scans work in memory that the session has from the beginning. A halo takes memory for its messages in the
+ * first call with rows of its size, and so does any call for tensors that are not on their rank's device.
  *
  * Two calls with the same inputs give the same bits, for any number of workers, and on devices those of the host. No
  * result overlaps another tensor of the call. Errors: FCP_E_ARGUMENT: there is no such layer, or it is of the other

@@ -7,9 +7,11 @@
 #define FCP_CUDA_CUDA_H
 #include "codegen/kernels/abi.h"
 #include "codegen/source.h"
+#include "runtime/exec/agree.h"
 #include "runtime/exec/bundles.h"
 #include "runtime/exec/partials.h"
 #include "runtime/exec/rank_memory.h"
+#include "runtime/exec/recurrent_steps.h"
 #include "runtime/exec/session.h"
 #include "runtime/exec/transport.h"
 #include "runtime/jit/jit.h"
@@ -86,11 +88,12 @@ typedef struct cuda_staging {
 /* How many bytes a session allocates for its plan.
  *   device   on a device
  *   held     how many of these are allocated already
+ *   recurring  how many of `device` layers that recur take
  *   pinned   pinned host memory (that of the marks counts for the first device)
  * Not counted is what NCCL and the driver take for themselves, and what the probe of partition.c takes, which is freed
  * before anything large is allocated. */
 typedef struct cuda_need {
-    size_t device, held, pinned;
+    size_t device, held, recurring, pinned;
 } cuda_need;
 
 /* Device memory that a session keeps for its next plan: `held` bytes at `at`, which is 0 if there is none. */
@@ -99,7 +102,15 @@ typedef struct cuda_memory {
     size_t held;
 } cuda_memory;
 
-typedef struct cuda_device {
+typedef struct cuda_device cuda_device;
+
+/* Memory in whose place the session has larger memory now, but which graphs of the caller's still use. */
+typedef struct cuda_aside {
+    cuda_device *device;
+    cuda_memory memory;
+} cuda_aside;
+
+struct cuda_device {
     cu_device handle;
     cu_context context;
     bool retained;
@@ -130,7 +141,7 @@ typedef struct cuda_device {
     cu_event *events;        /* all that were made; the first `event_free` are free */
     uint32_t event_count, event_free, event_capacity;
     cu_event base;           /* of a timed run: when it began (timing.c) */
-} cuda_device;
+};
 
 /* The work lists of one ATTEND: where they begin in the rank's cuda_work, and how long they are. */
 typedef struct cuda_attend {
@@ -192,9 +203,10 @@ enum { CUDA_TABLE_GRADIENTS = FCP_PASSES, CUDA_MAXIMA, CUDA_WITH_KEYS, CUDA_GRAP
  *   RUNS       the runs of the rank's bundles
  *   MESSAGES   the messages of one LAUNCH of inputs or outputs
  *   ROUNDED    messages of partial results, one for each fabric and direction
- *   HALO_RUNS  the runs of rows of the plan's halos. There are none before the first call of a layer that recurs
- *   RECURRING  what such calls work in: temporaries of a scan, messages of a halo, and tensors of the caller's that do
- *              not lie on the rank's device. It is as large as the largest call so far needs
+ *   HALO_RUNS  the runs of rows of the plan's halos
+ *   RECURRING  what calls of layers that recur work in: temporaries of a scan, messages of a halo, and tensors of the
+ *              caller's that do not lie on the rank's device. It has room for the temporaries of the plan's scans, and
+ *              is as large as the largest call so far needs
  *   LISTS      the work lists, an entry for each pass
  */
 enum {
@@ -208,6 +220,25 @@ enum {
     CUDA_LISTS,
     CUDA_KEPT = CUDA_LISTS + FCP_PASSES
 };
+
+/* Rows of halos that one launch moves: runs [first, first + count) of the rank's list. No row is the end of two of
+ * them, so the gradient can add them all at once. */
+typedef struct cuda_halo_group {
+    uint64_t first, rows;
+    uint32_t count;
+} cuda_halo_group;
+
+/* What a rank needs of the plan's halos. Groups of step i of a layer are [starts[at + i], starts[at + i + 1]), where
+ * `at` is starts_of[layer]; those behind the last step's are of rows that no step writes. COPYs that follow each other
+ * are in the groups of the first of them. */
+typedef struct cuda_halo_lists {
+    fk_rows_run *runs; /* NULL once they are on the device */
+    cuda_halo_group *groups;
+    uint32_t *starts, *starts_of;
+    uint64_t run_count, run_capacity;
+    uint32_t group_count, group_capacity, start_count, start_capacity;
+    uint32_t *seen; /* while lists are made: for each row of the rank's tokens, 1 + the last group that has it */
+} cuda_halo_lists;
 
 typedef struct cuda_rank {
     cuda_device *device;
@@ -224,6 +255,9 @@ typedef struct cuda_rank {
     size_t messages_bytes, rounded_bytes, lock_words;
     uint32_t flag_words, run_count;
     fk_gather_run *runs; /* of its bundles, on the host; NULL once they are on the device */
+    cuda_halo_lists halos;
+    size_t recurring_bytes; /* the temporaries of the plan's scans */
+    bool in_graphs;         /* graphs of the caller's may work in the memory RECURRING */
     /* While a pass is put into streams: what the next kernel of the compute queue writes when it begins (0: nothing),
      * and which slots hold a partial sum so far. */
     uint32_t mark;
@@ -261,12 +295,14 @@ typedef struct fcp_cuda_session {
     uint64_t sums;           /* how many sums gradients of tables have, as fcp_kernel_sums says */
     bool table_gradients;    /* the run is a backward pass, and wants these gradients */
     bool maxima;             /* the run is a forward pass, and wants the largest logits */
+    cuda_aside *aside;
+    uint32_t aside_count, aside_capacity;
     fcp_partition partition, partition_wanted;
     char partition_why[400], warning[400];
     bool capturing;          /* what is put into streams becomes a graph of the session's */
     bool outer;              /* it becomes a part of a graph of the caller's */
     bool recurs;             /* a call of a layer that recurs is under way, of which marks say nothing */
-    struct cuda_recurrent *recurrent; /* what such calls need of the plan; NULL: there was none so far */
+    fcp_calls calls;         /* such calls of this plan that there have been */
     /* made: creation succeeded; broken: a run failed; hung: something did not end within the time limit */
     bool made, broken, hung;
     fcp_error why;
@@ -366,6 +402,10 @@ fcp_code fcp_cuda_release(fcp_cuda_session *s, cuda_device *d, cu_ptr memory, fc
  * if not. Nothing happens if `bytes` is 0. */
 fcp_code fcp_cuda_keep(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
                        cuda_memory *memory, fcp_error *err);
+/* set_aside: keeps memory that graphs of the caller's use until the session gets another plan or ends, and makes
+ * *memory 0. aside_release: gives all such memory back. Those graphs are not launched any more. */
+fcp_code fcp_cuda_set_aside(fcp_cuda_session *s, cuda_device *d, cuda_memory *memory, fcp_error *err);
+fcp_code fcp_cuda_aside_release(fcp_cuda_session *s, fcp_error *err);
 /* Puts a copy into a stream, within a device or between two. */
 fcp_code fcp_cuda_copy(fcp_cuda_session *s, cuda_device *to_device, cu_ptr to, cuda_device *from_device, cu_ptr from,
                        size_t bytes, cu_stream stream, fcp_error *err);
@@ -613,6 +653,25 @@ fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin
 extern const fcp_transport fcp_transport_local; /* all ranks in this process: copies between devices */
 extern const fcp_transport fcp_transport_nccl;  /* every rank is a process with one device: groups of NCCL */
 
+/* --- recurrent_memory.c: what layers that recur have on devices --------------------------------------------------- */
+
+/* Parts of memory to work in begin at multiples of CUDA_ROOM_ALIGN. room: how many bytes of it so many take. */
+enum { CUDA_ROOM_ALIGN = 16 };
+static inline uint64_t fcp_cuda_room(uint64_t bytes) {
+    return (bytes + CUDA_ROOM_ALIGN - 1) / CUDA_ROOM_ALIGN * CUDA_ROOM_ALIGN;
+}
+/* How much of it the temporaries of a rank's walk take. False: more than can be counted. */
+bool fcp_cuda_temporaries(const fcp_step_walk *walk, uint64_t *out_bytes);
+/* plan: makes a rank's lists of the rows of halos, and counts what its scans need, in host memory. load: takes memory
+ * on its device for both. free: frees the lists. */
+fcp_code fcp_cuda_recurrent_plan(fcp_cuda_session *s, uint32_t rank, fcp_error *err);
+fcp_code fcp_cuda_recurrent_load(fcp_cuda_session *s, uint32_t rank, fcp_error *err);
+void fcp_cuda_recurrent_free(cuda_rank *rank);
+/* Gives a rank so many bytes to work in, more than it has. What runs must end first, since that memory becomes another;
+ * but memory in which graphs of the caller's work stays where it is. `what` names the call in messages. Another
+ * device may be current afterwards. */
+fcp_code fcp_cuda_recurrent_grow(fcp_cuda_session *s, uint32_t rank, size_t bytes, const char *what, fcp_error *err);
+
 /* --- ranks.c: what the ranks of this process have on their devices ------------------------------------------------ */
 
 /* Makes the session's ranks those of a plan, as far as that allocates no device memory: lays out slots, makes work
@@ -636,14 +695,17 @@ fcp_code fcp_cuda_halo_gradient(fcp_cuda_session *s, uint32_t layer, fcp_dtype d
                                 const fcp_halo_gradient_rank *ranks, cu_stream stream, fcp_error *err);
 fcp_code fcp_cuda_scan(fcp_cuda_session *s, uint32_t layer, fcp_pass pass, const fcp_scan_rank *ranks, cu_stream stream,
                        fcp_error *err);
-/* Forgets what is known of the layers of the session's plan. Their memory on devices stays. */
-void fcp_cuda_recurrent_forget(fcp_cuda_session *s);
 
 /* --- run_pass.c: running a pass: inputs in, the pass or its graph, outputs out; and what happens if that fails ---- */
 
 /* What a call puts into streams: behind what `origin` has, a stream of the session's first device, which then goes on
  * behind the call. wait: the call has ended when this returns. */
 typedef fcp_code cuda_put(fcp_cuda_session *s, void *call, cu_stream origin, bool wait, fcp_error *err);
+/* Sets s->outer: is the stream being captured into a graph of the caller's? Then the call becomes a part of that graph,
+ * and may do nothing but put work into streams. Who asks sets s->outer to false behind the call. */
+fcp_code fcp_cuda_see_capture(fcp_cuda_session *s, cu_stream stream, fcp_error *err);
+/* FCP_E_TENSOR: such a call has tensors in host memory. */
+fcp_code fcp_cuda_refuse_host(fcp_error *err);
 /* A call of the caller's that names a stream, or none (NULL).
  *   call_begin   finds the stream's device and makes the session's first device current. *out_before: the context to
  *                which the call goes back, also after an error

@@ -6,6 +6,8 @@
  */
 #include "runtime/cuda/cuda.h"
 
+#include "runtime/base/grow.h"
+
 enum { LEAST = 64 }; /* bytes that are allocated for a size of 0, because an address is needed */
 
 size_t fcp_cuda_allocated(size_t bytes) { return bytes ? bytes : LEAST; }
@@ -67,6 +69,25 @@ fcp_code fcp_cuda_keep(fcp_cuda_session *s, cuda_device *d, size_t bytes, const 
     *m = (cuda_memory){0};
     if (!code) code = fcp_cuda_memory(s, d, bytes, from, what, &m->at, err);
     if (!code) m->held = fcp_cuda_allocated(bytes);
+    return code;
+}
+
+fcp_code fcp_cuda_set_aside(fcp_cuda_session *s, cuda_device *d, cuda_memory *m, fcp_error *err) {
+    if (!m->at) return FCP_OK;
+    if (!FCP_GROW(s->aside, s->aside_capacity, s->aside_count + UINT64_C(1)))
+        return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for what graphs use");
+    s->aside[s->aside_count++] = (cuda_aside){d, *m};
+    *m = (cuda_memory){0};
+    return FCP_OK;
+}
+
+fcp_code fcp_cuda_aside_release(fcp_cuda_session *s, fcp_error *err) {
+    fcp_code code = FCP_OK;
+    while (!code && s->aside_count) {
+        const cuda_aside x = s->aside[--s->aside_count];
+        code = fcp_cuda_use(s, x.device, err);
+        if (!code) code = fcp_cuda_release(s, x.device, x.memory.at, err);
+    }
     return code;
 }
 

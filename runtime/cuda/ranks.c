@@ -6,6 +6,7 @@
  */
 #include "runtime/cuda/cuda.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,8 +55,12 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     count_memory(r->device, r->rounded_bytes, r->kept[CUDA_ROUNDED].held);
     count_memory(r->device, fcp_cuda_allocated(r->arena_bytes), r->memory.held);
     count_memory(r->device, (r->lock_words + r->flag_words) * 4, r->kept[CUDA_LOCKS].held);
-    count_memory(r->device, 0, r->kept[CUDA_HALO_RUNS].held); /* what calls of an earlier plan's layers took stays */
-    count_memory(r->device, 0, r->kept[CUDA_RECURRING].held);
+    if (!code) code = fcp_cuda_recurrent_plan(s, index, err);
+    const size_t halos = r->halos.run_count * sizeof *r->halos.runs;
+    count_memory(r->device, halos,
+                 r->kept[CUDA_HALO_RUNS].held); /* what calls of an earlier plan's layers took stays */
+    count_memory(r->device, r->recurring_bytes, r->kept[CUDA_RECURRING].held);
+    r->device->need.recurring += halos + r->recurring_bytes;
     if (!code && fcp_partials_make(&r->partials, h->homes, r->slots))
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for rank %u", index);
     return code;
@@ -74,18 +79,24 @@ static fcp_code check_memory(fcp_cuda_session *s, fcp_error *err) {
                      d->environment.held);
         count_memory(d, d->staging.bytes, d->staging.landing ? d->staging.bytes : 0);
         d->need.pinned = fcp_cuda_staging_pinned(d) + (i ? 0 : fcp_cuda_marks_pinned(s));
+        for (uint32_t j = 0; j < s->aside_count; j++)
+            if (s->aside[j].device == d) d->need.held += s->aside[j].memory.held; /* it is given back before */
         if (s->allocator.allocate) continue;
         code = fcp_cuda_use(s, d, err);
         if (!code)
             code = fcp_cuda_check(s->cuda, s->cuda->call.memory_info(&available, &total), err,
                                   "device %d does not say how much memory it has", d->handle);
+        char recurring[80] = "";
+        if (d->need.recurring)
+            snprintf(recurring, sizeof recurring, " (%.2f of them for layers that recur)",
+                     (double)d->need.recurring / 1e9);
         if (!code && d->need.device > available + d->need.held)
             code = fcp_fail(
                 err, FCP_E_NO_MEMORY,
-                "device %d (%s) has %.2f of %.2f GB free, and its ranks need %.2f GB; more GPUs, smaller blocks or "
+                "device %d (%s) has %.2f of %.2f GB free, and its ranks need %.2f GB%s; more GPUs, smaller blocks or "
                 "fewer buffers would do",
                 d->handle, d->name, (double)(available + d->need.held) / 1e9, (double)total / 1e9,
-                (double)d->need.device / 1e9);
+                (double)d->need.device / 1e9, recurring);
     }
     return code;
 }
@@ -176,6 +187,7 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
         code = fcp_cuda_keep(s, r->device, (r->lock_words + r->flag_words) * 4, NULL, "locks", &r->kept[CUDA_LOCKS],
                              err);
     if (!code) code = fcp_cuda_gather_load(s, index, err);
+    if (!code) code = fcp_cuda_recurrent_load(s, index, err);
     if (!code) code = fcp_cuda_keep(s, r->device, r->messages_bytes, NULL, "messages", &r->kept[CUDA_MESSAGES], err);
     if (!code)
         code = fcp_cuda_keep(s, r->device, r->rounded_bytes, NULL, "messages of partial results",
@@ -201,6 +213,7 @@ static void free_ranks(const fcp_cuda_session *s, cuda_rank *ranks) {
             free(ranks[r].early[pass].slots);
         }
         fcp_partials_free(&ranks[r].partials);
+        fcp_cuda_recurrent_free(&ranks[r]);
         free(ranks[r].runs);
     }
     free(ranks);
@@ -251,7 +264,7 @@ fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_erro
         free(homes_before);
         fcp_bundles_free(bundles_before);
     }
-    if (!code) fcp_cuda_recurrent_forget(s);
+    if (!code) fcp_calls_free(&s->calls);
     if (!code) s->base.plan = plan;
     return code;
 }
@@ -264,7 +277,8 @@ static fcp_code land(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
 }
 
 fcp_code fcp_cuda_ranks_make(fcp_cuda_session *s, bool again, fcp_error *err) {
-    fcp_code code = fcp_cuda_kernels_load(s, err);
+    fcp_code code = fcp_cuda_aside_release(s, err);
+    if (!code) code = fcp_cuda_kernels_load(s, err);
     if (!code) code = fcp_cuda_environment_load(s, err);
     if (again) fcp_cuda_partition_again(s);
     else if (!code) code = fcp_cuda_partition_open(s, err);
@@ -290,11 +304,13 @@ static void close_rank(fcp_cuda_session *s, cuda_rank *r) {
 }
 
 void fcp_cuda_ranks_close(fcp_cuda_session *s) {
+    while (s->aside_count) fcp_cuda_aside_release(s, NULL);
     for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++) close_rank(s, &s->ranks[r]);
 }
 
 void fcp_cuda_ranks_free(fcp_cuda_session *s) {
-    fcp_cuda_recurrent_forget(s);
+    fcp_calls_free(&s->calls);
+    free(s->aside);
     free_ranks(s, s->ranks);
     free(s->homes);
     fcp_bundles_free(s->bundles);

@@ -13,11 +13,12 @@
  * Tensors:  A tensor that does not lie on its rank's device is copied there, and results are copied back: through the
  *           staging buffers if it is in host memory. Then the call first waits for what its stream has, and has ended
  *           when it returns.
- * Graphs:   A stream that is being captured is refused. What a call works in may move in a later call.
+ * Graphs:   On a stream that is being captured a call becomes a part of the caller's graph, as a run does (run_pass.c).
+ *           It must have been made once before, so that it needs no memory and no agreement. The memory in which the
+ *           graph works stays where it is: a later call that needs more gets other memory (recurrent_memory.c).
  * Failure:  as in a pass: the error names a rank and a round, and the session refuses what comes after it. If something
  *           does not end, events behind each act tell which rank has come least far.
- * Cost:     for each rank, a list of the rows of halos, and memory to work in, which stays as large as the largest call
- *           needs. A launch for each COMBINE, and one for each message of rows at each end.
+ * Cost:     a launch for each COMBINE, and one for each message of rows at each end.
  */
 #include "runtime/cuda/cuda.h"
 
@@ -30,177 +31,7 @@
 #include "runtime/exec/error_place.h"
 #include "runtime/exec/recurrent_steps.h"
 
-enum { ALIGN = 16, WIRES = FCP_FABRICS * FCP_DIRECTION_COUNT, TENSORS = 3 };
-
-/* --- rows of halos ------------------------------------------------------------------------------------------------ */
-
-/* Rows that one launch moves: runs [first, first + count) of the rank's list. No row is the end of two of them, so the
- * gradient can add them all at once. */
-typedef struct halo_group {
-    uint64_t first, rows;
-    uint32_t count;
-} halo_group;
-
-/* What a rank needs of the plan's halos. Groups of step i of a layer are [starts[at + i], starts[at + i + 1]), where
- * `at` is starts_of[layer]; those behind the last step's are of rows that no step writes. COPYs that follow each other
- * are in the groups of the first of them. */
-typedef struct halo_lists {
-    fk_rows_run *runs;
-    halo_group *groups;
-    uint32_t *starts, *starts_of;
-    uint64_t run_count, run_capacity;
-    uint32_t group_count, group_capacity, start_count, start_capacity;
-    uint32_t *seen; /* while lists are made: for each row of the rank's tokens, 1 + the last group that has it */
-} halo_lists;
-
-struct cuda_recurrent {
-    fcp_calls calls;
-    bool made;          /* all lists are there, and on the devices */
-    halo_lists ranks[]; /* of this process */
-};
-
-static void free_lists(halo_lists *l) {
-    free(l->runs);
-    free(l->groups);
-    free(l->starts);
-    free(l->starts_of);
-    free(l->seen);
-    *l = (halo_lists){0};
-}
-
-void fcp_cuda_recurrent_forget(fcp_cuda_session *s) {
-    struct cuda_recurrent *x = s->recurrent;
-    for (uint32_t r = 0; x && r < s->base.rank_count; r++) free_lists(&x->ranks[r]);
-    if (x) fcp_calls_free(&x->calls);
-    free(x);
-    s->recurrent = NULL;
-}
-
-/* Puts a rank before the message of an error. */
-static fcp_code at_rank(uint32_t rank, fcp_code code, fcp_error *err) {
-    return fcp_fail_at(err, code, fcp_where_rank(rank), "rank %u: %.400s", rank, err->message);
-}
-
-static fcp_code no_memory(uint32_t rank, fcp_error *err) {
-    return fcp_fail_at(err, FCP_E_NO_MEMORY, fcp_where_rank(rank), "rank %u: out of memory for the rows of halos",
-                       rank);
-}
-
-/* Begins the groups of the next step. */
-static bool begin_step(halo_lists *l) {
-    if (!FCP_GROW(l->starts, l->start_capacity, l->start_count + UINT64_C(1))) return false;
-    l->starts[l->start_count++] = l->group_count;
-    return true;
-}
-
-static bool begin_group(halo_lists *l) {
-    if (!FCP_GROW(l->groups, l->group_capacity, l->group_count + UINT64_C(1))) return false;
-    l->groups[l->group_count++] = (halo_group){.first = l->run_count};
-    return true;
-}
-
-/* Adds a run to the group that is being made; or to a new one, if rows of tokens from `tokens` on (FCP_NONE: there are
- * none) are in that group already. */
-static bool add_run(halo_lists *l, uint64_t to, uint64_t from, uint64_t count, uint64_t tokens) {
-    bool twice = false;
-    for (uint64_t i = 0; tokens != UINT64_MAX && i < count; i++) twice |= l->seen[tokens + i] == l->group_count;
-    if (twice && !begin_group(l)) return false;
-    for (uint64_t i = 0; tokens != UINT64_MAX && i < count; i++) l->seen[tokens + i] = l->group_count;
-    if (!FCP_GROW(l->runs, l->run_capacity, l->run_count + 1)) return false;
-    halo_group *g = &l->groups[l->group_count - 1];
-    l->runs[l->run_count++] = (fk_rows_run){.to = to, .from = from, .at = g->rows, .count = count};
-    g->rows += count;
-    g->count++;
-    return true;
-}
-
-/* The lists of one layer. written: a byte for each row of the rank's halo, all 0. */
-static bool list_layer(const fcp_plan *plan, uint32_t layer, uint32_t rank, uint64_t halo, uint8_t *written,
-                       halo_lists *l) {
-    const fcp_step_stream *stream = fcp_steps_of(plan, layer, FCP_FORWARD, rank);
-    bool copies = false, well = true;
-    l->starts_of[layer] = l->start_count;
-    for (uint64_t i = 0; well && i < stream->count; i++) {
-        const fcp_step *step = &plan->steps[stream->first + i];
-        const fcp_halo_rows *lists = plan->halo_rows;
-        well = begin_step(l);
-        if (step->op == FCP_STEP_COPY) {
-            const fcp_halo_rows *from = &lists[step->a], *to = &lists[step->b];
-            if (well && copies) l->starts[l->start_count - 1] = FCP_NONE; /* they are the first COPY's */
-            else if (well) well = begin_group(l);
-            well = well && add_run(l, to->first, from->first, to->count, from->first);
-            memset(written + to->first, 1, to->count);
-        } else if (well) {
-            const bool sends = step->op == FCP_STEP_SEND;
-            uint64_t at = 0;
-            well = begin_group(l);
-            for (uint32_t j = 0; well && j < step->b; j++) {
-                const fcp_halo_rows *x = fcp_step_lists(plan, step) + j;
-                well =
-                    add_run(l, sends ? at : x->first, sends ? x->first : at, x->count, sends ? x->first : UINT64_MAX);
-                if (!sends) memset(written + x->first, 1, x->count);
-                at += x->count;
-            }
-        }
-        copies = step->op == FCP_STEP_COPY;
-    }
-    well = well && begin_step(l) && begin_group(l);
-    for (uint64_t row = 0, end; well && row < halo; row = end) {
-        for (end = row; end < halo && written[end] == written[row]; end++) {}
-        if (!written[row]) well = add_run(l, row, 0, end - row, UINT64_MAX);
-    }
-    return well && begin_step(l);
-}
-
-/* A COPY whose rows are in the groups of an earlier one has none: its start is that of the next step. */
-static void close_starts(halo_lists *l) {
-    for (uint32_t i = l->start_count; i-- > 0;)
-        if (l->starts[i] == FCP_NONE) l->starts[i] = l->starts[i + 1];
-}
-
-static fcp_code make_lists(fcp_cuda_session *s, uint32_t r, fcp_error *err) {
-    const fcp_plan *plan = s->plan;
-    const uint32_t rank = s->base.first_rank + r;
-    const fcp_rank_rows *rows = &s->base.rows[r];
-    halo_lists *l = &s->recurrent->ranks[r];
-    uint64_t most = 0;
-    for (uint64_t i = 0; i < plan->recurrent_count; i++) {
-        const uint64_t each = (uint64_t)plan->recurrent[i].before + plan->recurrent[i].after;
-        if (each * rows->stretches > most) most = each * rows->stretches;
-    }
-    uint8_t *written = malloc(most + 1);
-    l->seen = calloc(rows->tokens + 1, sizeof *l->seen);
-    l->starts_of = calloc(plan->recurrent_count + 1, sizeof *l->starts_of);
-    bool well = written && l->seen && l->starts_of;
-    for (uint32_t i = 0; well && i < plan->recurrent_count; i++) {
-        const fcp_recurrent *x = &plan->recurrent[i];
-        if (x->kind != FCP_HALO) continue;
-        memset(written, 0, most);
-        well = list_layer(plan, i, rank, ((uint64_t)x->before + x->after) * rows->stretches, written, l);
-    }
-    close_starts(l);
-    free(written);
-    free(l->seen);
-    l->seen = NULL;
-    if (!well) return no_memory(rank, err);
-    cuda_rank *own = &s->ranks[rank];
-    const fcp_code code = fcp_cuda_keep(s, own->device, l->run_count * sizeof *l->runs, l->runs, "the rows of halos",
-                                        &own->kept[CUDA_HALO_RUNS], err);
-    return code ? at_rank(rank, code, err) : FCP_OK;
-}
-
-/* Makes what calls need of the plan, in the first call. */
-static fcp_code make_all(fcp_cuda_session *s, fcp_error *err) {
-    fcp_code code = FCP_OK;
-    if (!s->recurrent)
-        s->recurrent = calloc(1, sizeof *s->recurrent + s->base.rank_count * sizeof *s->recurrent->ranks);
-    if (!s->recurrent) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for layers that recur");
-    if (s->recurrent->made) return FCP_OK;
-    for (uint32_t r = 0; !code && r < s->base.rank_count; r++) code = make_lists(s, r, err);
-    for (uint32_t r = 0; code && r < s->base.rank_count; r++) free_lists(&s->recurrent->ranks[r]);
-    s->recurrent->made = !code;
-    return code;
-}
+enum { WIRES = FCP_FABRICS * FCP_DIRECTION_COUNT, TENSORS = 3 };
 
 /* --- a call ------------------------------------------------------------------------------------------------------- */
 
@@ -220,10 +51,9 @@ typedef struct rank_call {
     cuda_rank *rank;
     uint32_t index;
     const fcp_rank_rows *rows;
-    const halo_lists *lists;
     tensor tensors[TENSORS];
     uint32_t tensor_count;
-    uint64_t temporaries, messages, staged; /* bytes to work in */
+    uint64_t temporaries, messages, staged; /* bytes to work in, each a multiple of CUDA_ROOM_ALIGN */
     cu_ptr memory;
     /* while steps are put into streams */
     fcp_step_walk walk;
@@ -263,6 +93,15 @@ static fcp_code fail_act(const cuda_call *call, const rank_call *r, const fcp_ac
     return fcp_fail_at(err, code, where, "%s: %.300s", text, err->message);
 }
 
+enum { CALL_TEXT = 60 };
+static void name_call(const cuda_call *call, char out[CALL_TEXT]) {
+    snprintf(out, CALL_TEXT, "%s of layer %u",
+             call->layer->kind == FCP_SCAN ? "the scan"
+             : call->adds                  ? "the gradient of the halo"
+                                           : "the halo",
+             call->what.layer);
+}
+
 static bool times(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_mul_overflow(a, b, out); }
 
 static fcp_code add_tensor(fcp_cuda_session *s, cuda_call *call, rank_call *r, const char *name, const void *outside,
@@ -291,46 +130,51 @@ static fcp_code add_tensor(fcp_cuda_session *s, cuda_call *call, rank_call *r, c
     return FCP_OK;
 }
 
-static uint64_t aligned(uint64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
-
 /* How many bytes a rank needs to work in. */
 static fcp_code size_rank(const cuda_call *call, rank_call *r, fcp_error *err) {
-    const fcp_recurrent *x = call->layer;
-    bool fits = true;
-    if (x->kind == FCP_SCAN) {
-        fits = times(r->walk.temporaries, fcp_temporary_bytes(x), &r->temporaries);
-    } else {
-        fits = times(fcp_step_walk_most_rows(r->walk), call->row, &r->messages);
-        r->messages += (uint64_t)WIRES * ALIGN;
+    bool fits = fcp_cuda_temporaries(&r->walk, &r->temporaries);
+    if (call->layer->kind == FCP_HALO) {
+        fits = times(fcp_step_walk_most_rows(r->walk), call->row, &r->messages) && r->messages <= PTRDIFF_MAX / 8;
+        r->messages = fits ? fcp_cuda_room(r->messages) + (uint64_t)WIRES * CUDA_ROOM_ALIGN : 0;
     }
     for (uint32_t i = 0; i < r->tensor_count; i++)
-        if (r->tensors[i].staged) r->staged += aligned(r->tensors[i].bytes);
+        if (r->tensors[i].staged) r->staged += fcp_cuda_room(r->tensors[i].bytes);
     /* tensors are at most PTRDIFF_MAX bytes each */
-    if (fits && r->temporaries <= PTRDIFF_MAX / 8 && r->messages <= PTRDIFF_MAX / 8 && r->staged <= PTRDIFF_MAX / 2)
-        return FCP_OK;
+    if (fits && r->staged <= PTRDIFF_MAX / 2) return FCP_OK;
     return fcp_fail_at(err, FCP_E_NO_MEMORY, fcp_where_rank(r->index),
                        "rank %u: layer %u needs more memory than there is", r->index, call->what.layer);
 }
 
-/* Gives a rank the memory that it works in. If it has less, what runs must end first: that memory becomes another. */
-static fcp_code give_memory(fcp_cuda_session *s, rank_call *r, fcp_error *err) {
-    cuda_memory *m = &r->rank->kept[CUDA_RECURRING];
-    cu_event finished = fcp_cuda_lender(s)->finished;
-    const uint64_t bytes = aligned(r->temporaries) + aligned(r->messages) + r->staged;
-    fcp_code code = FCP_OK;
-    if (bytes > m->held && m->at && finished) {
-        code = fcp_cuda_use(s, &s->devices[0], err);
-        if (!code) code = fcp_cuda_event_await(s, s->origin, finished, err);
-        if (!code) code = fcp_cuda_wait(s, s->origin, "what was run", err);
+/* A graph cannot do what the first call does: it may take memory, and processes compare what they call. */
+static fcp_code refuse_first(const cuda_call *call, fcp_error *err) {
+    char what[CALL_TEXT];
+    name_call(call, what);
+    return fcp_fail(err, FCP_E_ARGUMENT,
+                    "the stream is being captured, and %s has not been called like this before: call it once outside "
+                    "the capture, with tensors of the same sizes on the same devices",
+                    what);
+}
+
+/* Gives a rank the memory that it works in. */
+static fcp_code give_memory(fcp_cuda_session *s, const cuda_call *call, rank_call *r, fcp_error *err) {
+    const uint64_t bytes = r->temporaries + r->messages + r->staged;
+    const bool more = bytes > r->rank->kept[CUDA_RECURRING].held;
+    char name[CALL_TEXT], what[200];
+    if (more && s->outer) return refuse_first(call, err);
+    if (more) {
+        name_call(call, name);
+        snprintf(what, sizeof what, "%s: %llu of temporaries, %llu of messages, %llu of tensors that lie elsewhere",
+                 name, (unsigned long long)r->temporaries, (unsigned long long)r->messages,
+                 (unsigned long long)r->staged);
     }
-    if (!code) code = fcp_cuda_keep(s, r->rank->device, bytes, NULL, "a layer that recurs", m, err);
-    if (code) return at_rank(r->index, code, err);
-    r->memory = m->at;
-    cu_ptr at = m->at + aligned(r->temporaries) + aligned(r->messages);
+    const fcp_code code = more ? fcp_cuda_recurrent_grow(s, r->index, bytes, what, err) : FCP_OK;
+    if (code) return code;
+    r->memory = r->rank->kept[CUDA_RECURRING].at;
+    cu_ptr at = r->memory + r->temporaries + r->messages;
     for (uint32_t i = 0; i < r->tensor_count; i++)
         if (r->tensors[i].staged) {
             r->tensors[i].inside = at;
-            at += aligned(r->tensors[i].bytes);
+            at += fcp_cuda_room(r->tensors[i].bytes);
         }
     return FCP_OK;
 }
@@ -404,7 +248,7 @@ static fcp_code clear_states(fcp_cuda_session *s, const cuda_call *call, const r
 
 /* Puts a launch for the rows of a group into the rank's stream. `to`, `from`: where row 0 of each place lies; from 0:
  * zeros are written. adds: rows are added. */
-static fcp_code put_group(fcp_cuda_session *s, const cuda_call *call, const rank_call *r, const halo_group *g,
+static fcp_code put_group(fcp_cuda_session *s, const cuda_call *call, const rank_call *r, const cuda_halo_group *g,
                           cu_ptr to, cu_ptr from, bool adds, fcp_error *err) {
     const uint64_t all = to | from | call->row;
     const uint32_t number = adds ? (uint32_t)fcp_dtype_size((fcp_dtype)call->what.dtype) : 1;
@@ -430,7 +274,7 @@ static fcp_code put_group(fcp_cuda_session *s, const cuda_call *call, const rank
 /* The groups of a step; `turned`: the last one first. */
 static fcp_code put_groups(fcp_cuda_session *s, const cuda_call *call, const rank_call *r, uint64_t step, cu_ptr to,
                            cu_ptr from, bool adds, bool turned, fcp_error *err) {
-    const halo_lists *l = r->lists;
+    const cuda_halo_lists *l = &r->rank->halos;
     const uint32_t *starts = l->starts + l->starts_of[call->what.layer] + step;
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; !code && i < starts[1] - starts[0]; i++)
@@ -473,7 +317,7 @@ static fcp_code do_rows(fcp_cuda_session *s, const cuda_call *call, const rank_c
 /* --- walking ------------------------------------------------------------------------------------------------------ */
 
 static void make_wires(const cuda_call *call, rank_call *r) {
-    cu_ptr message = r->memory + aligned(r->temporaries);
+    cu_ptr message = r->memory + r->temporaries;
     for (uint32_t i = 0; i < r->act.count; i++) {
         const fcp_step *step = fcp_act_step(&r->act, i);
         const fcp_direction dir = fcp_act_direction(&r->act, i);
@@ -487,7 +331,7 @@ static void make_wires(const cuda_call *call, rank_call *r) {
         const cu_ptr direct = rows_side_by_side(call, r, step, dir);
         const size_t bytes = fcp_step_rows(r->walk.plan, step) * call->row;
         w->segment[0] = (fcp_segment){(void *)(uintptr_t)(direct ? direct : message), bytes};
-        if (!direct) message += aligned(bytes);
+        if (!direct) message += fcp_cuda_room(bytes);
     }
 }
 
@@ -661,12 +505,8 @@ static fcp_code put_call(fcp_cuda_session *s, void *context, cu_stream origin, b
     cuda_call *call = context;
     cuda_device *d = &s->devices[0];
     const uint32_t ranks = s->base.rank_count;
-    char what[60];
-    snprintf(what, sizeof what, "%s of layer %u",
-             call->layer->kind == FCP_SCAN ? "the scan"
-             : call->adds                  ? "the gradient of the halo"
-                                           : "the halo",
-             call->what.layer);
+    char what[CALL_TEXT];
+    name_call(call, what);
     call->waits = wait;
     fcp_code code = fcp_net_watch(s->base.net, "what ran before", err);
     if (!code) code = fcp_cuda_await_before(s, origin, err);
@@ -694,14 +534,11 @@ static fcp_code put_call(fcp_cuda_session *s, void *context, cu_stream origin, b
     return code;
 }
 
-static fcp_code refuse_capture(fcp_cuda_session *s, cu_stream stream, fcp_error *err) {
-    int capturing = 0;
-    const fcp_code code =
-        fcp_cuda_check(s->cuda, s->cuda->call.stream_capturing(stream, &capturing), err, "not a stream");
-    if (code || !capturing) return code;
-    return fcp_fail(err, FCP_E_ARGUMENT,
-                    "the stream is being captured, and a halo or scan cannot become a part of a graph: "
-                    "what it works in may move in a later call");
+/* Is the stream being captured? Then all processes know the call already. */
+static fcp_code see_capture(fcp_cuda_session *s, const cuda_call *call, cu_stream stream, fcp_error *err) {
+    const fcp_code code = fcp_cuda_see_capture(s, stream, err);
+    if (code || !s->outer || fcp_call_known(&s->calls, &call->what)) return code;
+    return refuse_first(call, err);
 }
 
 /* Fills the tensors of a rank, and checks them. */
@@ -709,9 +546,9 @@ typedef fcp_code fill_rank(fcp_cuda_session *s, cuda_call *call, rank_call *r, c
 
 /* Gets a call ready. */
 static fcp_code prepare(fcp_cuda_session *s, cuda_call *call, fill_rank *fill, const void *ranks, fcp_error *err) {
-    fcp_code code = make_all(s, err);
+    fcp_code code = FCP_OK;
     call->ranks = calloc(s->base.rank_count, sizeof *call->ranks);
-    if (!code && !call->ranks) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", s->base.rank_count);
+    if (!call->ranks) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", s->base.rank_count);
     fcp_cuda_tensors_forget(s);
     for (uint32_t i = 0; !code && i < s->base.rank_count; i++) {
         rank_call *r = &call->ranks[i];
@@ -719,11 +556,11 @@ static fcp_code prepare(fcp_cuda_session *s, cuda_call *call, fill_rank *fill, c
         *r = (rank_call){.rank = &s->ranks[rank],
                          .index = rank,
                          .rows = &s->base.rows[i],
-                         .lists = &s->recurrent->ranks[i],
                          .walk = fcp_step_walk_begin(s->plan, call->what.layer, call->pass, rank)};
         code = fill(s, call, r, ranks, err);
+        if (!code && s->outer && call->host) code = fcp_cuda_refuse_host(err);
         if (!code) code = size_rank(call, r, err);
-        if (!code) code = give_memory(s, r, err);
+        if (!code) code = give_memory(s, call, r, err);
     }
     return code;
 }
@@ -731,10 +568,8 @@ static fcp_code prepare(fcp_cuda_session *s, cuda_call *call, fill_rank *fill, c
 /* `made`: what has become of getting ready. Processes compare a call that is new. If the driver fails, or if nobody
  * knows what the others do, the session has failed. */
 static fcp_code agree(fcp_cuda_session *s, cuda_call *call, fcp_code made, fcp_error *err) {
-    fcp_calls none = {0}, *calls = s->recurrent ? &s->recurrent->calls : &none;
-    const fcp_code code = fcp_agree_call(s->base.net, calls, &call->what, made, &call->number, err);
+    const fcp_code code = fcp_agree_call(s->base.net, &s->calls, &call->what, made, &call->number, err);
     if (code == FCP_E_RUN || code == FCP_E_INTERRUPTED) fcp_cuda_break(s, code, err);
-    fcp_calls_free(&none);
     return code;
 }
 
@@ -751,13 +586,14 @@ static fcp_code make_call(fcp_cuda_session *s, cuda_call *call, fill_rank *fill,
     call->layer = &s->plan->recurrent[call->what.layer];
     call->pass = (fcp_pass)call->what.pass;
     code = fcp_cuda_call_begin(s, stream, &before, &d, &why);
-    if (!code && stream) code = refuse_capture(s, stream, &why);
+    if (!code && stream) code = see_capture(s, call, stream, &why);
     if (!code) code = fcp_cuda_use(s, &s->devices[0], &why);
     if (!code) code = prepare(s, call, fill, ranks, &why);
-    code = agree(s, call, code, &why);
+    if (!code || !s->outer) code = agree(s, call, code, &why);
+    for (uint32_t i = 0; !code && s->outer && i < s->base.rank_count; i++) call->ranks[i].rank->in_graphs = true;
     if (!code) code = fcp_cuda_use(s, &s->devices[0], &why);
     if (!code) code = fcp_cuda_call_put(s, put_call, call, d, stream, call->host, &why);
-    s->recurs = false;
+    s->recurs = s->outer = false;
     s->cuda->call.context_set(before);
     free(call->ranks);
     free(call->ends);

@@ -195,12 +195,17 @@ static fcp_code device_of(fcp_cuda_session *s, cu_stream stream, cuda_device **o
                     s->first_device, s->first_device + s->device_count - 1);
 }
 
-/* Is the stream being captured into a graph of the caller's? Then the run becomes a part of that graph, and may do
- * nothing but put work into streams. */
-static fcp_code see_capture(fcp_cuda_session *s, cu_stream stream, fcp_error *err) {
+fcp_code fcp_cuda_see_capture(fcp_cuda_session *s, cu_stream stream, fcp_error *err) {
     int capturing = 0;
-    fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.stream_capturing(stream, &capturing), err, "not a stream");
+    const fcp_code code =
+        fcp_cuda_check(s->cuda, s->cuda->call.stream_capturing(stream, &capturing), err, "not a stream");
     s->outer = !code && capturing;
+    return code;
+}
+
+/* Can the run become a part of a graph of the caller's? */
+static fcp_code see_capture(fcp_cuda_session *s, cu_stream stream, fcp_error *err) {
+    const fcp_code code = fcp_cuda_see_capture(s, stream, err);
     if (!s->outer) return code;
     if (s->base.keys_kept)
         return fcp_fail(err, FCP_E_ARGUMENT,
@@ -218,7 +223,7 @@ static fcp_code see_capture(fcp_cuda_session *s, cu_stream stream, fcp_error *er
     return FCP_OK;
 }
 
-static fcp_code refuse_host(fcp_error *err) {
+fcp_code fcp_cuda_refuse_host(fcp_error *err) {
     return fcp_fail(err, FCP_E_TENSOR, "the stream is being captured, and some tensors lie in host memory: a graph has "
                     "tensors in device memory alone");
 }
@@ -289,7 +294,7 @@ fcp_code fcp_cuda_run(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *ten
     if (!code) code = fcp_cuda_tables_check(s, pass, tensors, &why);
     fcp_cuda_maxima_check(s, pass, tensors);
     if (!code && s->table_gradients) code = fcp_cuda_use(s, &s->devices[0], &why);
-    if (!code && s->outer && run.host) code = refuse_host(&why);
+    if (!code && s->outer && run.host) code = fcp_cuda_refuse_host(&why);
     else if (!code) code = fcp_cuda_call_put(s, put_down, &run, d, stream, run.host, &why);
     s->outer = false;
     s->cuda->call.context_set(before);

@@ -1,6 +1,6 @@
 /* recur.c: layers that recur, on the device: halos, their gradients and scans of each kind, of a small plan of several
  * ranks. Results are compared with loops over the documents in float64 (tests/support/recurrent_case.h). Rows of halos
- * are bytes, so they must be the same. */
+ * are bytes, so they must be the same. Then each scan is a part of a graph, whose launches must give the same bits. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +81,95 @@ static bool run_halo(fcp_session *session, const recurrent_case *c, uint32_t lay
     return good;
 }
 
-static bool run_scan(fcp_session *session, const recurrent_case *c, uint32_t layer, fcp_error *err, char why[GPU_WHY]) {
+/* A scan that becomes a graph: its tensors in device memory, and what entered each stretch in the call outside. */
+typedef struct scan_graph {
+    gpu *g;
+    const recurrent_case *c;
+    const case_scan *right;
+    size_t bytes[3]; /* of a stretch: decay, state, entering */
+    cu_ptr memory, at[CASE_RANKS][3];
+    fcp_scan_rank ranks[CASE_RANKS];
+    cu_graph_exec exec;
+} scan_graph;
+
+/* Copies the tensors to the device. */
+static bool graph_place(scan_graph *x, char why[GPU_WHY]) {
+    enum { ALIGN = 256 };
+    const fcp_cuda_table *call = &x->g->cuda->call;
+    size_t room = 0;
+    for (uint32_t r = 0; r < x->c->ranks; r++)
+        for (int t = 0; t < 3; t++) {
+            x->at[r][t] = room;
+            room += (x->c->counts[r] * x->bytes[t] + ALIGN) / ALIGN * ALIGN;
+        }
+    bool good = gpu_ok(x->g, call->allocate(&x->memory, room), why, "no memory for a scan");
+    for (uint32_t r = 0; good && r < x->c->ranks; r++) {
+        const float *from[] = {x->right->decay[r], x->right->state[r]};
+        for (int t = 0; t < 3; t++) x->at[r][t] += x->memory;
+        for (int t = 0; good && t < 2 && x->c->counts[r]; t++)
+            good = gpu_ok(x->g, call->copy_in(x->at[r][t], from[t], x->c->counts[r] * x->bytes[t], x->g->stream), why,
+                          "a copy of a scan's tensors");
+        x->ranks[r] = (fcp_scan_rank){(const float *)(uintptr_t)x->at[r][0], (const float *)(uintptr_t)x->at[r][1],
+                                      (float *)(uintptr_t)x->at[r][2]};
+    }
+    return good && gpu_ok(x->g, call->stream_wait(x->g->stream), why, "copies of a scan's tensors");
+}
+
+/* Captures the scan. It has been called outside before. */
+static bool graph_make(scan_graph *x, fcp_session *session, uint32_t layer, fcp_pass pass, fcp_error *err,
+                       char why[GPU_WHY]) {
+    const fcp_cuda_table *call = &x->g->cuda->call;
+    cu_graph graph = NULL;
+    bool good = !fcp_session_scan(session, layer, pass, x->ranks, x->g->stream, err) && !fcp_session_wait(session, err);
+    good = good && gpu_ok(x->g, call->capture_begin(x->g->stream, CU_CAPTURE_THREAD_LOCAL), why, "no capture begins");
+    if (!good) return false;
+    good = !fcp_session_scan(session, layer, pass, x->ranks, x->g->stream, err);
+    const cu_result ended = call->capture_end(x->g->stream, &graph);
+    good = good && gpu_ok(x->g, ended, why, "a captured scan does not become a graph") &&
+           gpu_ok(x->g, call->graph_instantiate(&x->exec, graph, 0), why, "the graph of a scan");
+    if (graph) call->graph_destroy(graph);
+    return good;
+}
+
+/* Launches it, and compares. */
+static bool graph_launch(scan_graph *x, uint32_t layer, char why[GPU_WHY]) {
+    const fcp_cuda_table *call = &x->g->cuda->call;
+    bool good = true;
+    for (uint32_t r = 0; good && r < x->c->ranks; r++)
+        good = gpu_ok(x->g, call->fill(x->at[r][2], UINT32_MAX, x->c->counts[r] * x->bytes[2] / 4, x->g->stream), why,
+                      "a fill");
+    good = good && gpu_ok(x->g, call->graph_launch(x->exec, x->g->stream), why, "a scan's graph is not launched") &&
+           gpu_ok(x->g, call->stream_wait(x->g->stream), why, "a scan's graph");
+    for (uint32_t r = 0; good && r < x->c->ranks; r++) {
+        const size_t bytes = x->c->counts[r] * x->bytes[2];
+        float *is = malloc(bytes + 1);
+        good = is && (!bytes || gpu_ok(x->g, call->copy_out(is, x->at[r][2], bytes, x->g->stream), why, "a copy")) &&
+               gpu_ok(x->g, call->stream_wait(x->g->stream), why, "copies of states");
+        if (good && memcmp(is, x->right->entering[r], bytes)) {
+            snprintf(why, GPU_WHY, "layer %u: states of a graph have other bits than those of the call outside", layer);
+            good = false;
+        }
+        free(is);
+    }
+    return good;
+}
+
+/* `right`: a scan with its result. */
+static bool scan_by_graph(gpu *g, fcp_session *session, const recurrent_case *c, uint32_t layer, fcp_pass pass,
+                          const case_scan *right, fcp_error *err, char why[GPU_WHY]) {
+    const fcp_recurrent *l = &c->plan->recurrent[layer];
+    const size_t decay = l->heads * fcp_decay_numbers(l) * sizeof(float),
+                 state = l->heads * fcp_state_numbers(l) * sizeof(float);
+    scan_graph x = {.g = g, .c = c, .right = right, .bytes = {decay, state, state}};
+    bool good = graph_place(&x, why) && graph_make(&x, session, layer, pass, err, why);
+    for (int i = 0; good && i < 2; i++) good = graph_launch(&x, layer, why);
+    if (x.exec) g->cuda->call.graph_exec_destroy(x.exec);
+    if (x.memory) g->cuda->call.release(x.memory);
+    return good;
+}
+
+static bool run_scan(gpu *g, fcp_session *session, const recurrent_case *c, uint32_t layer, fcp_error *err,
+                     char why[GPU_WHY]) {
     const fcp_recurrent *x = &c->plan->recurrent[layer];
     const size_t states = x->heads * fcp_state_numbers(x);
     bool good = true;
@@ -96,6 +184,7 @@ static bool run_scan(fcp_session *session, const recurrent_case *c, uint32_t lay
                 good = fabs(is - must) <= 2e-5 * (1 + fabs(must));
                 if (!good) snprintf(why, GPU_WHY, "layer %u: a state is %g, not %g", layer, is, must);
             }
+        good = good && scan_by_graph(g, session, c, layer, (fcp_pass)pass, &s, err, why);
         free(right);
         case_scan_free(c, &s);
     }
@@ -117,7 +206,7 @@ static bool run_layers(gpu *g, const char *text, void *context) {
     recurrent_case c = case_of(plan);
     for (uint32_t i = 0; good && i < plan->recurrent_count; i++)
         good = plan->recurrent[i].kind == FCP_HALO ? run_halo(session, &c, i, &err, why)
-                                                   : run_scan(session, &c, i, &err, why);
+                                                   : run_scan(g, session, &c, i, &err, why);
     if (!good && err.message[0]) snprintf(why, GPU_WHY, "%.390s", err.message);
     if (good && plan->recurrent_count != 5) snprintf(why, GPU_WHY, "the plan lacks layers");
     case_free(&c);

@@ -226,7 +226,7 @@ class OnTheStandIn(unittest.TestCase):
         store = os.path.join(self.folder, "store")
         both = [self.run_it(*what, RANK=str(rank), STORE=store)
                 for rank, what in enumerate((("by_torch", "by_nccl"), ("by_nccl",)))]
-        for process, words in zip(both, (("torch", "layers", "nccl"), ("nccl",))):
+        for process, words in zip(both, (("torch", "layers", "layers in a graph", "nccl"), ("nccl",))):
             self.says(process, *words)
 
     def test_libraries(self):

@@ -60,6 +60,8 @@ class Recurring:
         0 0 1 2 3 4 5 6. A convolution over it, or anything else that reads `before` rows back and `after` rows on, is
         right at each token of this process; `trim` takes these out again.
 
+        On CUDA a call may be a part of a graph (torch.cuda.graph), if the same call was made before the capture.
+
         The gradient of a halo row goes back to its owner. x must be float32, float16 or bfloat16 to have gradients.
         Where ranks are processes, all of them make the same calls, and all have a part in the backward pass.
 
@@ -114,7 +116,7 @@ class Recurring:
         layer    the number of the kind of layers in plan.recurrent; None: the only one with these shapes
 
         The stretches are plan.stretches(), in this order. Decay and state of a stretch which no other one follows in
-        its document change nothing.
+        its document change nothing. Graphs are as for `halo`.
 
         Both inputs have gradients. Where ranks are processes, all of them make the same calls, and all have a part in
         the backward pass. So the result must be a part of each process's loss, also where it has no stretches; it needs

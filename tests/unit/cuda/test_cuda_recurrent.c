@@ -150,6 +150,37 @@ static void *stream_for(const machine *m, uint32_t ranks, uint64_t which) {
     return which % 5 < 3 ? m->streams[which / 5 % devices] : (void *)defaults[which % 2];
 }
 
+/* Makes a graph of calls; with `tensors`, a pass of attention comes behind each of them. */
+static cu_graph_exec captured_ops(machine *m, fcp_session *session, const recurrent_op *ops, const placed *p,
+                                  uint32_t count, const fcp_tensors *tensors, cu_stream stream) {
+    const fcp_cuda_table *call = &m->cuda->call;
+    cu_graph graph = NULL;
+    cu_graph_exec exec = NULL;
+    fcp_error err = {0};
+    cr_assert(!call->capture_begin(stream, CU_CAPTURE_THREAD_LOCAL));
+    for (uint32_t i = 0; i < count; i++) {
+        cr_assert(op_call(session, &ops[i], p[i].at, 0, ops[i].plan->problem->ranks, stream, &err) == FCP_OK, "%s",
+                  err.message);
+        if (tensors)
+            cr_assert(fcp_session_run_on(session, (fcp_pass)(i % FCP_PASSES), tensors, stream, &err) == FCP_OK, "%s",
+                      err.message);
+    }
+    cr_assert(!call->capture_end(stream, &graph), "streams have joined the capture and not come back");
+    cr_assert(!call->graph_instantiate(&exec, graph, 0) && !call->graph_destroy(graph));
+    return exec;
+}
+
+/* Tensors are as before the call, and all bytes of results are others. fed: the second tensor is another call's result.
+ * */
+static void begin_again(const recurrent_op *op, const placed *p, bool fed) {
+    for (uint32_t r = 0; r < op->plan->problem->ranks; r++)
+        for (uint32_t t = 0; t < op->count; t++) {
+            if (fed && t == 1) continue;
+            memcpy(p->at[r][t], op->start[r][t], op->bytes[r][t]);
+            if (op->written >> t & 1 && op->kind != OP_GRADIENT) memset(p->at[r][t], 0x6f, op->bytes[r][t]);
+        }
+}
+
 /* --- right -------------------------------------------------------------------------------------------------------- */
 
 /* Random plans, layers, memory and streams. */
@@ -244,6 +275,15 @@ Test(cuda_recurrent, calls_come_one_after_the_other, .timeout = 300) {
             }
         finish(&m, session);
         for (int i = 0; i < OPS; i++) compare_all(&ops[i], &p[i], "in a row");
+        /* as a step of a model in a graph: only what lies in device memory, with attention between */
+        cu_graph_exec graph = captured_ops(&m, session, ops, p, OPS - 1, tensors, m.streams[seed % 2]);
+        for (int i = 0; i < OPS - 1; i++) begin_again(&ops[i], &p[i], i == 1 || i == 2);
+        m.cuda->call.context_set(m.contexts[seed % 2]);
+        for (int launch = 0; launch < 2; launch++) cr_assert(!m.cuda->call.graph_launch(graph, m.streams[seed % 2]));
+        m.cuda->call.context_set(m.contexts[0]);
+        finish(&m, session);
+        for (int i = 0; i < OPS - 1; i++) compare_all(&ops[i], &p[i], "a step in a graph");
+        cr_assert(!m.cuda->call.graph_exec_destroy(graph));
         for (int i = OPS - 1; i >= 0; i--) {
             for (uint32_t r = 0; (i == 1 || i == 2) && r < ranks; r++) p[i].at[r][1] = p[i].memory[r][1];
             release(&m, &ops[i], &p[i]);
@@ -426,6 +466,177 @@ Test(cuda_recurrent, seldom_steps) {
     machine_close(&m);
 }
 
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+/* What scans work in is there when the session is, so they take nothing more, in either pass. A halo takes room for its
+ * messages in its first call; if there is none, the error says what it is for, and the session goes on. */
+Test(cuda_recurrent, memory_is_taken_when_a_session_is_made, .timeout = 300) {
+    standin *x = stand();
+    for (uint64_t seed = 0; seed < amount(4, 20); seed++) {
+        fcp_recurrent layers[OP_LAYERS];
+        char text[600];
+        fcp_error err = {0};
+        op_layers(seed, layers);
+        fcp_plan *plan = plan_for(seed, layers, OP_LAYERS, text, sizeof text);
+        const uint32_t ranks = plan->problem->ranks;
+        machine m = machine_open(x, 1);
+        fcp_session *host = open_host(plan), *session = open_cuda(x, plan, 60);
+        recurrent_op ops[2 * OP_LAYERS];
+        placed p[2 * OP_LAYERS];
+        for (uint32_t i = 0; i < 2 * OP_LAYERS; i++) {
+            ops[i] = op_of(plan, i / 2, (int)(i % 2), seed + i);
+            op_judge(host, &ops[i]);
+            place(&m, &ops[i], OWN, 0, &p[i]);
+        }
+        x->memory = x->held[0]; /* the device is full */
+        for (uint32_t i = 4; i < 2 * OP_LAYERS; i++) {
+            cr_assert_eq(op_call(session, &ops[i], p[i].at, 0, ranks, NULL, &err), FCP_OK, "%s\n%s", err.message, text);
+            compare_all(&ops[i], &p[i], text);
+        }
+        recurrent_op wide = op_draw(plan, 1, OP_HALO, FCP_FORWARD, FCP_FP32, 5000, seed);
+        placed at;
+        x->memory = (size_t)1 << 30;
+        place(&m, &wide, OWN, 0, &at);
+        op_judge(host, &wide);
+        x->memory = x->held[0];
+        fcp_code code = op_call(session, &wide, at.at, 0, ranks, NULL, &err);
+        if (ranks > 1) {
+            cr_assert_eq(code, FCP_E_NO_MEMORY, "%s\n%s", err.message, text);
+            cr_assert(!strncmp(err.message, "rank ", 5) &&
+                          strstr(err.message, "bytes for the halo of layer 1: 0 of ") &&
+                          strstr(err.message, " of messages"),
+                      "%s", err.message);
+            cr_assert_eq(x->held[0], x->memory, "what scans work in is theirs still");
+        }
+        x->memory = (size_t)1 << 30;
+        code = op_call(session, &wide, at.at, 0, ranks, NULL, &err);
+        cr_assert_eq(code, FCP_OK, "%s", err.message);
+        compare_all(&wide, &at, text);
+        release(&m, &wide, &at);
+        op_free(&wide);
+        for (uint32_t i = 0; i < 2 * OP_LAYERS; i++) {
+            release(&m, &ops[i], &p[i]);
+            op_free(&ops[i]);
+        }
+        fcp_session_free(host);
+        fcp_session_free(session);
+        fcp_plan_free(plan);
+        machine_close(&m);
+    }
+}
+
+/* --- in graphs of the caller's ------------------------------------------------------------------------------------ */
+
+/* A call that needs more memory than those before it: a halo of rows of `row` bytes. */
+typedef struct large_call {
+    recurrent_op op;
+    placed p;
+} large_call;
+static large_call large_make(machine *m, fcp_session *host, const fcp_plan *plan, uint64_t row) {
+    large_call x = {.op = op_draw(plan, 1, OP_HALO, FCP_FORWARD, FCP_FP32, row, row)};
+    op_judge(host, &x.op);
+    place(m, &x.op, OWN, 0, &x.p);
+    return x;
+}
+
+/* Calls in graphs have the bits that they have outside, in each launch; launches and other calls follow each other
+ * without a wait of the host's. Graphs go on while other calls need more memory than there was, and take it. */
+Test(cuda_recurrent, in_graphs, .timeout = 600) {
+    enum { OPS = 2 * OP_LAYERS, GRAPHS = 3 };
+    static const uint64_t rows[GRAPHS] = {0, 700, 5000};
+    standin *x = stand();
+    for (uint64_t seed = 0; seed < amount(6, 40); seed++) {
+        fcp_recurrent layers[OP_LAYERS];
+        char text[600], what[800];
+        fcp_error err = {0};
+        op_layers(seed, layers);
+        fcp_plan *plan = plan_for(seed + 1, layers, OP_LAYERS, text, sizeof text);
+        const uint32_t ranks = plan->problem->ranks;
+        snprintf(what, sizeof what, "in a graph, seed %lu\n%s", (unsigned long)seed, text);
+        machine m = machine_open(x, 1 + (uint32_t)(seed % 3));
+        device_pool pool = {.stand = x, .devices = 1, .cuda = m.cuda, .contexts[0] = m.contexts[0]};
+        const bool pooled = m.devices == 1;
+        x->pooled = pooled;
+        x->seed = seed;
+        x->plan = plan;
+        const fcp_session_options options = {
+            .size = sizeof options,
+            .backend = "cuda",
+            .timeout_s = 60,
+            .stage_bytes = 4096,
+            .allocator = {&pool, pooled ? pool_allocate : NULL, pooled ? pool_release : NULL}};
+        fcp_session *host = open_host(plan), *session = NULL;
+        cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
+        const uint32_t streams = ranks < m.devices ? ranks : m.devices;
+        recurrent_op ops[OPS];
+        placed p[OPS];
+        cu_graph_exec graphs[GRAPHS];
+        cu_stream streams_of[GRAPHS];
+        large_call large[GRAPHS];
+        for (uint32_t i = 0; i < OPS; i++) {
+            ops[i] = op_of(plan, i / 2, (int)(i % 2), seed * 50 + i);
+            op_judge(host, &ops[i]);
+            place(&m, &ops[i], (seed + i) % 3 ? OWN : FIRST, 0, &p[i]);
+            cr_assert_eq(op_call(session, &ops[i], p[i].at, 0, ranks, m.streams[0], &err), FCP_OK, "%s", err.message);
+        }
+        /* graph 0 has every call; each other one has a call that comes later and needs more memory */
+        for (uint32_t g = 0; g < GRAPHS; g++) {
+            streams_of[g] = m.streams[(seed + g) % streams];
+            if (g) {
+                large[g] = large_make(&m, host, plan, rows[g]);
+                cr_assert_eq(op_call(session, &large[g].op, large[g].p.at, 0, ranks, m.streams[0], &err), FCP_OK, "%s",
+                             err.message);
+            }
+            if (g) graphs[g] = captured_ops(&m, session, &large[g].op, &large[g].p, 1, NULL, streams_of[g]);
+            else graphs[g] = captured_ops(&m, session, ops, p, OPS, NULL, streams_of[g]);
+        }
+        for (int turn = 0; turn < 3; turn++) {
+            finish(&m, session);
+            for (uint32_t i = 0; i < OPS; i++) begin_again(&ops[i], &p[i], false);
+            for (uint32_t g = 1; g < GRAPHS; g++) begin_again(&large[g].op, &large[g].p, false);
+            for (uint32_t g = 0; g < GRAPHS; g++) {
+                const uint32_t at = (g + (uint32_t)turn) % GRAPHS;
+                m.cuda->call.context_set(m.contexts[(seed + at) % streams]);
+                cr_assert(!m.cuda->call.graph_launch(graphs[at], streams_of[at]));
+                m.cuda->call.context_set(m.contexts[0]);
+                if (turn == 2) continue;
+                /* one of graph 0's calls beside it: what it reads has not changed, so its result is the same */
+                const uint32_t i = turn ? 12 : 0;
+                cr_assert(ops[i].kind != OP_GRADIENT);
+                cr_assert_eq(op_call(session, &ops[i], p[i].at, 0, ranks, m.streams[g % streams], &err), FCP_OK, "%s",
+                             err.message);
+            }
+            finish(&m, session);
+            cr_assert_str_empty(x->trouble, "%s\n%s", x->trouble, what);
+            for (uint32_t i = 0; i < OPS; i++) compare_all(&ops[i], &p[i], what);
+            for (uint32_t g = 1; g < GRAPHS; g++) compare_all(&large[g].op, &large[g].p, what);
+        }
+        for (uint32_t g = 0; g < GRAPHS; g++) m.cuda->call.graph_exec_destroy(graphs[g]);
+        /* what was set aside is given back when the session gets another plan, or at the end */
+        if (seed % 2) cr_assert_eq(fcp_session_rebind(session, plan, &err), FCP_OK, "%s", err.message);
+        for (uint32_t i = 0; seed % 2 && i < OPS; i++) {
+            begin_again(&ops[i], &p[i], false);
+            cr_assert_eq(op_call(session, &ops[i], p[i].at, 0, ranks, NULL, &err), FCP_OK, "%s", err.message);
+            compare_all(&ops[i], &p[i], "after the graphs");
+        }
+        fcp_session_free(session);
+        cr_assert_str_empty(pool.wrong, "%s", pool.wrong);
+        cr_assert_eq(pool.held[0], 0);
+        for (uint32_t i = 0; i < OPS; i++) {
+            release(&m, &ops[i], &p[i]);
+            op_free(&ops[i]);
+        }
+        for (uint32_t g = 1; g < GRAPHS; g++) {
+            release(&m, &large[g].op, &large[g].p);
+            op_free(&large[g].op);
+        }
+        fcp_session_free(host);
+        fcp_plan_free(plan);
+        machine_close(&m);
+        x->pooled = false;
+    }
+}
+
 /* --- wrong -------------------------------------------------------------------------------------------------------- */
 
 /* A plan of four ranks on two nodes whose sequence is spread over all of them, and a call of it. */
@@ -556,7 +767,6 @@ Test(cuda_recurrent, mistakes) {
     fcp_session *session = open_cuda(x, s.plan, 60);
     fcp_error err = {0};
     char *at[OP_RANKS][OP_TENSORS];
-    cu_graph graph = NULL;
     memcpy(at, s.p.at, sizeof at);
     at[1][1] = s.p.at[1][1] + 2;
     cr_assert_eq(op_call(session, &s.op, at, 0, ranks, NULL, &err), FCP_E_TENSOR);
@@ -567,17 +777,110 @@ Test(cuda_recurrent, mistakes) {
     cr_assert(strstr(err.message, "rank 1: tensor state of ") && err.where.rank == 1, "%s", err.message);
     at[1][1] = NULL;
     cr_assert_eq(op_call(session, &s.op, at, 0, ranks, NULL, &err), FCP_E_TENSOR);
-    cr_assert(!s.m.cuda->call.capture_begin(s.m.streams[0], CU_CAPTURE_THREAD_LOCAL));
-    cr_assert_eq(op_call(session, &s.op, s.p.at, 0, ranks, s.m.streams[0], &err), FCP_E_ARGUMENT);
-    cr_assert(strstr(err.message, "being captured"), "%s", err.message);
-    cr_assert(!s.m.cuda->call.capture_end(s.m.streams[0], &graph));
-    cr_assert(!s.m.cuda->call.graph_destroy(graph));
-    x->memory = x->held[0] + 64; /* no room for temporaries */
-    const fcp_code code = op_call(session, &s.op, s.p.at, 0, ranks, NULL, &err);
-    cr_assert(code == FCP_OK || code == FCP_E_NO_MEMORY);
+    x->memory = x->held[0] + 64; /* no room for anything */
+    char *far[OP_RANKS][OP_TENSORS];
+    memcpy(far, s.op.start, sizeof far); /* tensors of the host need room on the device */
+    const fcp_code code = op_call(session, &s.op, far, 0, ranks, NULL, &err);
+    cr_assert(code == FCP_E_NO_MEMORY && strstr(err.message, "bytes for the scan of layer 3"), "%s", err.message);
+    cr_assert(strstr(err.message, "of tensors that lie elsewhere"), "%s", err.message);
     x->memory = (size_t)1 << 30;
     cr_assert_eq(op_call(session, &s.op, s.p.at, 0, ranks, NULL, &err), FCP_OK, "%s", err.message);
     compare_all(&s.op, &s.p, "after mistakes");
     fcp_session_free(session);
+    small_close(&s);
+}
+
+/* A call is refused while the stream is captured, and the capture goes on. */
+static void refused_in_a_capture(small *s, fcp_session *session, const recurrent_op *op, char *const (*at)[OP_TENSORS],
+                                 fcp_code code, const char *part) {
+    const fcp_cuda_table *call = &s->m.cuda->call;
+    cu_graph graph = NULL;
+    fcp_error err = {0};
+    cr_assert(!call->capture_begin(s->m.streams[0], CU_CAPTURE_THREAD_LOCAL));
+    cr_assert_eq(op_call(session, op, at, 0, s->plan->problem->ranks, s->m.streams[0], &err), code, "%s", err.message);
+    cr_assert(strstr(err.message, "is being captured") && strstr(err.message, part), "%s", err.message);
+    cr_assert(!call->capture_end(s->m.streams[0], &graph), "the caller's capture is spoiled");
+    cr_assert(!call->graph_destroy(graph));
+}
+
+/* What a graph cannot have: a call that is the first of its kind, one that needs more memory than there is, and tensors
+ * in host memory. The session goes on. */
+Test(cuda_recurrent, refused_in_graphs) {
+    standin *x = stand();
+    for (int halo = 0; halo < 2; halo++) {
+        small s = small_open(x, halo ? 1 : 3, 0, 2);
+        const uint32_t ranks = s.plan->problem->ranks;
+        const char *first = halo ? "the halo of layer 1 has not been called like this before: call it once outside"
+                                 : "the scan of layer 3 has not been called like this before: call it once outside";
+        fcp_session *session = open_cuda(x, s.plan, 60);
+        fcp_error err = {0};
+        placed far;
+        refused_in_a_capture(&s, session, &s.op, s.p.at, FCP_E_ARGUMENT, first);
+        cr_assert_eq(op_call(session, &s.op, s.p.at, 0, ranks, s.m.streams[0], &err), FCP_OK, "%s", err.message);
+        finish(&s.m, session);
+        place(&s.m, &s.op, FIRST, 0, &far); /* those of ranks on the second device have to be copied there */
+        refused_in_a_capture(&s, session, &s.op, far.at, FCP_E_ARGUMENT, first);
+        refused_in_a_capture(&s, session, &s.op, s.op.start, FCP_E_TENSOR, "tensors lie in host memory");
+        recurrent_op other = op_of(s.plan, s.op.layer, 1, 9);
+        refused_in_a_capture(&s, session, &other, s.p.at, FCP_E_ARGUMENT,
+                             halo ? "the gradient of the halo of layer 1" : "the scan of layer 3");
+        small_again(&s);
+        cu_graph_exec graph = captured_ops(&s.m, session, &s.op, &s.p, 1, NULL, s.m.streams[0]);
+        cr_assert(!s.m.cuda->call.graph_launch(graph, s.m.streams[0]));
+        finish(&s.m, session);
+        compare_all(&s.op, &s.p, "after mistakes");
+        cr_assert_eq(fcp_session_rebind(session, s.plan, &err), FCP_OK, "%s", err.message);
+        cr_assert(!s.m.cuda->call.graph_exec_destroy(graph));
+        refused_in_a_capture(&s, session, &s.op, s.p.at, FCP_E_ARGUMENT, first);
+        fcp_session_free(session);
+        release(&s.m, &s.op, &far);
+        op_free(&other);
+        small_close(&s);
+    }
+}
+
+/* Each call of the driver fails once while a call becomes a part of a graph: it fails or the graph is right, and in the
+ * end nothing is left. */
+Test(cuda_recurrent, every_call_of_the_driver_fails_in_a_capture, .timeout = 300) {
+    standin *x = stand();
+    small s = small_open(x, 1, 1, 2);
+    const fcp_cuda_table *call = &s.m.cuda->call;
+    const uint32_t ranks = s.plan->problem->ranks;
+    long count = 0, failed = 0;
+    x->fail_with = 700;
+    for (long at = 0, step = (long)amount(5, 1); at <= count; at += at ? step : 1) {
+        fcp_session *session = open_cuda(x, s.plan, 2);
+        cu_graph graph = NULL;
+        cu_graph_exec exec = NULL;
+        fcp_error err = {0};
+        cr_assert_eq(op_call(session, &s.op, s.p.at, 0, ranks, s.m.streams[0], &err), FCP_OK, "%s", err.message);
+        finish(&s.m, session);
+        small_again(&s);
+        cr_assert(!call->capture_begin(s.m.streams[0], CU_CAPTURE_THREAD_LOCAL));
+        const long before = x->calls;
+        x->fail_at = at ? before + at : 0;
+        const fcp_code code = op_call(session, &s.op, s.p.at, 0, ranks, s.m.streams[0], &err);
+        if (at == 0) count = x->calls - before;
+        x->fail_at = 0;
+        cr_assert(at || code == FCP_OK, "%s", err.message);
+        const cu_result ended = call->capture_end(s.m.streams[0], &graph);
+        if (code) {
+            failed++;
+            cr_assert(code == FCP_E_RUN || code == FCP_E_TENSOR || code == FCP_E_BACKEND, "call %ld of %ld: %s %s", at,
+                      count, fcp_code_name(code), err.message);
+            cr_assert(err.message[0]);
+        } else {
+            cr_assert(!ended && !call->graph_instantiate(&exec, graph, 0));
+            cr_assert(!call->graph_launch(exec, s.m.streams[0]));
+            finish(&s.m, session);
+            compare_all(&s.op, &s.p, "a call that failed is ignored");
+            cr_assert(!call->graph_exec_destroy(exec));
+        }
+        if (!ended && graph) call->graph_destroy(graph);
+        call->context_set(s.m.contexts[0]);
+        fcp_session_free(session);
+        call->context_set(s.m.contexts[0]);
+    }
+    cr_assert_gt(failed, count / (long)amount(5, 1) * 9 / 10, "%ld of %ld", failed, count);
     small_close(&s);
 }

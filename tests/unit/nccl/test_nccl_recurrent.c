@@ -135,6 +135,69 @@ static void one_rank(process *p) {
     own_close(p, &o);
 }
 
+/* Every call of every layer once outside, where processes agree; then all in one graph of the caller's, which is
+ * launched several times with calls between. A call that is new is refused in a capture by each process alone. */
+static void one_captures(process *p) {
+    enum { OPS = 2 * OP_LAYERS };
+    const recurring *x = p->argument;
+    fcp_error err = {0};
+    recurrent_op ops[OPS];
+    own o[OPS];
+    cu_graph graph = NULL;
+    cu_graph_exec exec = NULL;
+    prepare(p, x->seed);
+    share_id(p, 1);
+    own_open(p, &o[0]);
+    fcp_session *host = judge_open(p), *session = join(p, LONG, &err);
+    CHECK(p, session, "%s; %s", err.message, p->cuda->trouble);
+    const fcp_cuda_table *call = &o[0].cuda->call;
+    cu_stream stream = o[0].stream;
+    for (uint32_t i = 0; session && i < OPS; i++) {
+        if (i) o[i] = (own){.cuda = o[0].cuda, .stream = stream};
+        ops[i] = op_of(x->plan, i / 2, (int)(i % 2), x->seed * 50 + i);
+        op_judge(host, &ops[i]);
+        own_place(p, &o[i], &ops[i], true);
+        if (i % 2 == 0) {
+            CHECK(p, !call->capture_begin(stream, CU_CAPTURE_THREAD_LOCAL));
+            const fcp_code code = op_call(session, &ops[i], o[i].at, p->rank, 1, stream, &err);
+            CHECK(p, code == FCP_E_ARGUMENT && strstr(err.message, "call it once outside"), "%s", err.message);
+            CHECK(p, !call->capture_end(stream, &graph) && !call->graph_destroy(graph));
+        }
+        CHECK(p, op_call(session, &ops[i], o[i].at, p->rank, 1, stream, &err) == FCP_OK, "%s; %s", err.message,
+              p->cuda->trouble);
+    }
+    CHECK(p, !call->capture_begin(stream, CU_CAPTURE_THREAD_LOCAL));
+    for (uint32_t i = 0; session && i < OPS; i++)
+        CHECK(p, op_call(session, &ops[i], o[i].at, p->rank, 1, stream, &err) == FCP_OK, "layer %u: %s; %s", i / 2,
+              err.message, p->cuda->trouble);
+    CHECK(p, !call->capture_end(stream, &graph) && !call->graph_instantiate(&exec, graph, 0));
+    CHECK(p, !call->graph_destroy(graph) && p->nccl->captured > 0);
+    for (int turn = 0; session && turn < 3; turn++) {
+        CHECK(p, fcp_session_wait(session, &err) == FCP_OK, "%s; %s", err.message, p->cuda->trouble);
+        for (uint32_t i = 0; i < OPS; i++)
+            for (uint32_t t = 0; t < ops[i].count; t++) {
+                memcpy(o[i].at[p->rank][t], ops[i].start[p->rank][t], ops[i].bytes[p->rank][t]);
+                if (ops[i].written >> t & 1 && ops[i].kind != OP_GRADIENT)
+                    memset(o[i].at[p->rank][t], 0x6f, ops[i].bytes[p->rank][t]);
+            }
+        if (turn) CHECK(p, op_call(session, &ops[6], o[6].at, p->rank, 1, stream, &err) == FCP_OK, "%s", err.message);
+        CHECK(p, !call->graph_launch(exec, stream));
+        if (turn) CHECK(p, op_call(session, &ops[8], o[8].at, p->rank, 1, stream, &err) == FCP_OK, "%s", err.message);
+        CHECK(p, fcp_session_wait(session, &err) == FCP_OK, "%s; %s", err.message, p->cuda->trouble);
+        for (uint32_t i = 0; i < OPS; i++)
+            CHECK(p, alike(&ops[i], p->rank, o[i].at[p->rank]), "turn %d, call %u: layer %u, kind %u: other bits", turn,
+                  i, i / 2, ops[i].kind);
+    }
+    CHECK(p, !call->graph_exec_destroy(exec));
+    fcp_session_free(session);
+    fcp_session_free(host);
+    for (uint32_t i = 0; session && i < OPS; i++) {
+        own_release(p, &o[i], &ops[i]);
+        op_free(&ops[i]);
+    }
+    own_close(p, &o[0]);
+}
+
 static fcp_plan *plan_with_layers(uint64_t seed, unsigned ranks, unsigned nodes, const char *lengths,
                                   const char *more) {
     fcp_recurrent layers[OP_LAYERS];
@@ -170,6 +233,16 @@ Test(nccl_recurrent, as_the_host, .timeout = 600) {
             plan_with_layers(i, plans[i % 6].ranks, plans[i % 6].nodes, plans[i % 6].lengths, plans[i % 6].more);
         recurring x = {.plan = plan, .seed = i, .device = i / 2 % 2};
         run_all(&x, one_rank, plans[i % 6].lengths);
+        fcp_plan_free(plan);
+    }
+}
+
+Test(nccl_recurrent, in_graphs, .timeout = 600) {
+    for (uint32_t i = 0; i < amount(2, 12); i++) {
+        fcp_plan *plan =
+            plan_with_layers(i, i % 2 ? 4 : 3, i % 2 ? 2 : 1, "500, 130, 40", "; layout = zigzag; strategy = zigzag");
+        recurring x = {.plan = plan, .seed = i, .device = true};
+        run_all(&x, one_captures, "in graphs");
         fcp_plan_free(plan);
     }
 }
