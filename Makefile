@@ -72,13 +72,13 @@ FIBER_SRC = $(addprefix tests/machines/fibers/,machine.c machine_order.c machine
 FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/machines/fibers/kernel-%.o) \
   $(FIBER_SM90:%=$(B)/tests/machines/fibers/kernel_sm90-%.o)
 # Tests that need NVRTC (make check-ptx), and all others (make check).
-PTX_SRC = $(filter-out tests/machines/ptx/test_%,$(wildcard tests/machines/ptx/*.c))
+PTX_SRC = $(filter-out tests/machines/ptx/test_% %/ptx_file.c,$(wildcard tests/machines/ptx/*.c))
 PTX_TEST_SRC = $(wildcard tests/machines/ptx/test_*.c)
 TEST_SRC = $(sort $(wildcard tests/unit/*/*.c tests/oracle/*.c tests/machines/fibers/test_*.c))
 BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
-C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/nvml.c tests/machines/standin/mpi.c tests/machines/standin/git2.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c) grammar/editors/generate.c
+C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SRC) $(PTX_SRC) tests/machines/ptx/ptx_file.c $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/nvml.c tests/machines/standin/mpi.c tests/machines/standin/git2.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c) grammar/editors/generate.c
 GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o $(B)/gen/meanings.o $(B)/gen/profiles.o $(B)/gen/page.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
 # what a kernel's source is made of
@@ -257,6 +257,10 @@ $(FIBER_SM90:%=$(B)/tests/machines/fibers/kernel_sm90-%.o): $(B)/tests/machines/
 	$(Q)$(CC) $(CFLAGS) -Wno-psabi $(call fiber_flags,$*) -c -o $@ $<
 $(filter $(B)/tests/machines/fibers/test_%,$(TESTS)): $(FIBER_OBJ)
 $(PTX_TESTS): $(PTX_SRC:%.c=$(B)/%.o)
+# Executes a file of PTX; for tests in Python.
+$(B)/ptx-file: $(patsubst %,$(B)/tests/machines/ptx/%.o,ptx_file alu async bulk convert forms memory parse run warp wgmma)
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm
 # The ladder, which gpu-check climbs as well.
 RUNG_OBJ = $(B)/tests/gpu/rungs.o $(B)/tests/gpu/rung_guess.o $(B)/tests/gpu/rates.o $(B)/gen/rungs.o
 $(B)/tests/machines/ptx/test_ptx_ladder: $(RUNG_OBJ)

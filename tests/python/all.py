@@ -14,7 +14,7 @@ import fcpc
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Whole files first, so that transformers is not even loaded.
-LONG = ("test_agent", "test_cuda", "test_hf", "test_loops", "test_trainer", "test_types",
+LONG = ("test_agent", "test_cuda", "test_hf", "test_loops", "test_trainer", "test_triton", "test_types",
         "test_audit.Right.test_many_programs",
         "test_audit_batch.Groups.test_torchtitan",
         "test_audit_batch.Groups.test_transformers",

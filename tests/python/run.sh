@@ -14,7 +14,7 @@ if [ -n "${SAN:-}" ] || [ ! -e build/python/made-of ]; then
     exit 0
 fi
 unset MAKEFLAGS MAKELEVEL MFLAGS
-make B="$B" -s shared standins || exit 1
+make B="$B" -s shared standins "$B/ptx-file" || exit 1
 [ -x "$B/fcpc" ] || { echo "python: 0 passed, 1 failed: $B/fcpc is not there"; exit 1; }
 case "$B" in /*) FCPC_LIBRARIES=$B ;; *) FCPC_LIBRARIES=$PWD/$B ;; esac
 export FCPC_LIBRARIES FCPC_BUILD="$B" PYTHONPATH="$PWD/runtime/python:$PWD/examples/python" OMP_NUM_THREADS=1
