@@ -139,7 +139,8 @@ def compiled(device):
                 tokens = plan.take(Drawn(device).words(200))
                 for name, run in ("compiled", step), ("eager", logits_of):
                     logits = run(weights, tokens, plan.positions(tokens), attention.bind(plan))
-                    step_of[name] = [logits, *torch.autograd.grad(logits.float().square().sum(), list(weights.values()))]
+                    grads = torch.autograd.grad(logits.float().square().sum(), list(weights.values()))
+                    step_of[name] = [logits, *grads]
                 compare(step_of["compiled"], step_of["eager"])
     except Exception as error:
         if type(error).__module__.startswith("torch._") and "ompiler" in str(error):  # no C compiler, or no Triton
@@ -225,7 +226,8 @@ def time_of_a_call(device):
 
     def torchs(q, k, v):
         q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)[0].transpose(0, 1)
+        o = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return o[0].transpose(0, 1)
     with Attention(prog, device=device) as attention:
         for name, attend in ("fcpc", attention.bind(plan)), ("sdpa", torchs):
             times, host = [], []
@@ -252,7 +254,8 @@ def compare(got, want, near=NEAR):
     most = 0.0
     for i, (x, y) in enumerate(zip(got, want)):
         if x.shape != y.shape or x.dtype != y.dtype:
-            raise AssertionError(f"result {i} is {list(x.shape)} of {x.dtype}, and {list(y.shape)} of {y.dtype} on the CPU")
+            raise AssertionError(f"result {i} is {list(x.shape)} of {x.dtype}, and on the CPU {list(y.shape)} of "
+                                 f"{y.dtype}")
         x, y = x.detach().cpu().double(), y.detach().cpu().double()
         if not torch.equal(x.isinf(), y.isinf()) or x.isnan().any():
             raise AssertionError(f"result {i} has other infinities, or is no number somewhere")
@@ -294,7 +297,8 @@ def run(name, device):
         say("skip", name, str(error)[:200] or type(error).__name__)
     except Exception as error:  # the next case may be right
         where = traceback.extract_tb(error.__traceback__)[-1]
-        say("wrong", name, f"{type(error).__name__}: {str(error)[:300]} ({os.path.basename(where.filename)}:{where.lineno})")
+        say("wrong", name, f"{type(error).__name__}: {str(error)[:300]} "
+                           f"({os.path.basename(where.filename)}:{where.lineno})")
         traceback.print_exc()
         return not lost(error)
     return True

@@ -1,7 +1,7 @@
 """pretend_cuda.py: tensors that say that they are on CUDA, and hold their numbers in memory of this process.
 
-PyTorch without a GPU has no such tensors, so what a program does to them there was never run: most of all, that it mixes
-them with tensors of the CPU by mistake. Here such a mixture is the error that it is on a GPU.
+PyTorch without a GPU has no such tensors, so what a program does to them there was never run: most of all, that it
+mixes them with tensors of the CPU by mistake. Here such a mixture is the error that it is on a GPU.
 
     with PretendCuda():
         x = torch.zeros(3, device="cuda")

@@ -1,10 +1,10 @@
 """test_triton.py: the machine that executes PTX (tests/machines/ptx/ptx.h) executes kernels of another compiler.
 
-No GPU has run fcpc's kernels; this machine has. If it took a descriptor of wgmma, a swizzle or a map of TMA for something
-else than a GPU does, and the kernels made the same mistake, their tests would pass. Triton's kernels do run on GPUs. They
-use the same instructions for the same tiles: wgmma with operands in shared memory, turned and not, and in registers;
-mma.sync with ldmatrix; loads by cp.async and TMA; mbarriers. So their results must be right here, too, and wrong if one
-bit of them is changed.
+No GPU has run fcpc's kernels; this machine has. If it took a descriptor of wgmma, a swizzle or a map of TMA for
+something else than a GPU does, and the kernels made the same mistake, their tests would pass. Triton's kernels do run
+on GPUs. They use the same instructions for the same tiles: wgmma with operands in shared memory, turned and not, and in
+registers; mma.sync with ldmatrix; loads by cp.async and TMA; mbarriers. So their results must be right here, too, and
+wrong if one bit of them is changed.
 """
 import os
 import re
@@ -51,6 +51,7 @@ def as_nvrtc_writes_it(text):
     # addresses, numbers and names
     text = re.sub(r"\[ (%\w+) \+ (-?\d+) \]", r"[\1+\2]", text).replace("+0]", "]")
     text = re.sub(r"\b0x([0-9a-f]+)\b(?=[,;])", lambda m: str(int(m[1], 16)), text, flags=re.IGNORECASE)
+    text = re.sub(r"\b(mbarrier[\w.]*)\.shared\.b64", r"\1.shared::cta.b64", text)
     text = re.sub(r"\b(st|ld)\.shared::cta\.", r"\1.shared.", text).replace("div.full.f32", "div.rn.f32")
     loops = iter(range(1000))
     text = re.sub(r"\{\s*\.reg \.pred complete;.*?\}", lambda m: re.sub(
@@ -59,7 +60,7 @@ def as_nvrtc_writes_it(text):
     # instructions that the machine does not have
     text = re.sub(r"elect\.sync\s+(%\w+)\|(%\w+), -1;", r"mov.u32 \1, %laneid;\nsetp.eq.u32 \2, \1, 0;", text)
     text = re.sub(r"(@%\w+ )?mbarrier\.inval[^;]*;", "", text)
-    text = re.sub(r"cp\.async\.bulk\.tensor\.2d\.shared::cta\.global\.(mbarrier\S+) (.*), \{(.*?)\}\]",
+    text = re.sub(r"cp\.async\.bulk\.tensor\.2d\.shared::(?:cta|cluster)\.global\.(mbarrier\S+) (.*), \{(.*?)\}\]",
                   r"cp.async.bulk.tensor.4d.shared::cluster.global.tile.\1 \2, {\3, 0, 0}]", text)
     return text.replace("bar.sync", "fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;\nbar.sync")
 
@@ -152,13 +153,16 @@ class Kernels(unittest.TestCase):
                     q, k, v = (drawn(dtype, 128, dim, seed=i) for i in range(3))
                     q = (q.float() * dim ** -0.5 * 1.4427).to(q)
                     text, shared = compiled(kernels.attention, arch, {
-                        **dict.fromkeys("qkv", f"*{dtype}"), "o": "*fp32", "keys": "i32"}, M=64, N=64, D=dim, CAUSAL=causal)
-                    self.assertEqual(bool(re.search(r"wgmma\.mma_async[^;]*\}, \{", text)), arch == 90)  # A in registers
+                        **dict.fromkeys("qkv", f"*{dtype}"), "o": "*fp32", "keys": "i32"},
+                        M=64, N=64, D=dim, CAUSAL=causal)
+                    in_registers = re.search(r"wgmma\.mma_async[^;]*\}, \{", text)
+                    self.assertEqual(bool(in_registers), arch == 90)
                     s = q.double() @ k.double().t()
                     if causal:
                         s = s.masked_fill(torch.ones(128, 128).triu(1).bool(), -torch.inf)
                     found = run(text, "attention", 2, shared, [q, k, v, "out", "u32:128"], (128, dim))
-                    self.near(found, (s * numpy.log(2)).softmax(1) @ v.double(), f"attention, sm_{arch}, {dim}, {causal}")
+                    self.near(found, (s * numpy.log(2)).softmax(1) @ v.double(),
+                              f"attention, sm_{arch}, {dim}, {causal}")
 
     def test_flaws(self):
         """One bit of a descriptor or of a product is another, and the result is wrong."""
