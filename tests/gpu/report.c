@@ -132,7 +132,8 @@ static bool put_calibrate_rows(const gpu *g) {
 
 bool gpu_report(const gpu *g) {
     static const char *const peers[] = {"note", "fact", NULL}, *const driver[] = {"driver", NULL};
-    static const char *const plans[] = {"plan", NULL}, *const waits[] = {"waits", NULL}, *const torch[] = {"torch", NULL};
+    static const char *const plans[] = {"plan", NULL}, *const waits[] = {"waits", NULL},
+                             *const torch[] = {"torch", NULL};
     char path[400], beside[420];
     snprintf(path, sizeof path, "%.380s/GPU.md", g->folder);
     snprintf(beside, sizeof beside, "%s.%ld", path, (long)getpid());

@@ -27,9 +27,9 @@ static pid_t start(const gpu *g, const char *script, const gpu_names *names, con
     pid_t child = -1;
     for (size_t i = 0; i < names->count; i++) argv[2 + i] = names->names[i];
     if (posix_spawn_file_actions_init(&actions)) return -1;
-    bool good = posix_spawn_file_actions_adddup2(&actions, to, STDOUT_FILENO) == 0 &&
-                posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors, O_WRONLY | O_CREAT | O_APPEND,
-                                                 0644) == 0;
+    bool good =
+        posix_spawn_file_actions_adddup2(&actions, to, STDOUT_FILENO) == 0 &&
+        posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors, O_WRONLY | O_CREAT | O_APPEND, 0644) == 0;
     if (!good || posix_spawnp(&child, python, &actions, NULL, (char *const *)(uintptr_t)argv, environ)) child = -1;
     posix_spawn_file_actions_destroy(&actions);
     return child;

@@ -14,7 +14,7 @@
 
 #define CASE_S 90.0  /* no case takes longer, with its kernels compiled */
 #define STEP_S 140.0 /* no start of the script after that */
-#define GOAL 0.8 /* of PyTorch's time, both passes */
+#define GOAL 0.8     /* of PyTorch's time, both passes */
 enum { STARTS = 12 };
 
 typedef struct cases {
@@ -75,8 +75,8 @@ static void put_rows(gpu *g) {
     const double host = gpu_fact(g, "torch.fcpc.host"), its = gpu_fact(g, "torch.sdpa.host");
     char note[160];
     if (own <= 0 || peer <= 0 || host <= 0 || its <= 0) return;
-    snprintf(note, sizeof note, "forward and backward, 16 heads of 128; launched in %.3f ms, PyTorch's in %.3f ms", host,
-             its);
+    snprintf(note, sizeof note, "forward and backward, 16 heads of 128; launched in %.3f ms, PyTorch's in %.3f ms",
+             host, its);
     gpu_row r = gpu_row_of("from Python, causal.16384", own, "ms", note);
     r.against = "scaled_dot_product_attention";
     r.ratio = peer / own;
