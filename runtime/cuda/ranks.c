@@ -57,8 +57,8 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     count_memory(r->device, (r->lock_words + r->flag_words) * 4, r->kept[CUDA_LOCKS].held);
     if (!code) code = fcp_cuda_recurrent_plan(s, index, err);
     const size_t halos = r->halos.run_count * sizeof *r->halos.runs;
-    count_memory(r->device, halos,
-                 r->kept[CUDA_HALO_RUNS].held); /* what calls of an earlier plan's layers took stays */
+    /* what calls of an earlier plan's layers took stays */
+    count_memory(r->device, halos, r->kept[CUDA_HALO_RUNS].held);
     count_memory(r->device, r->recurring_bytes, r->kept[CUDA_RECURRING].held);
     r->device->need.recurring += halos + r->recurring_bytes;
     if (!code && fcp_partials_make(&r->partials, h->homes, r->slots))

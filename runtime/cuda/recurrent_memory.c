@@ -123,7 +123,7 @@ static fcp_code make_lists(const fcp_plan *plan, uint32_t rank, cuda_halo_lists 
         memset(written, 0, most);
         well = list_layer(plan, i, rank, ((uint64_t)x->before + x->after) * stretches, written, l);
     }
-    close_starts(l);
+    if (well) close_starts(l);
     free(written);
     free(l->seen);
     l->seen = NULL;

@@ -287,12 +287,16 @@ EOF
 chmod +x "$folder/torch"
 run 0 "a stand-in" --again --only torch
 says "has no PyTorch" "| torch | .* | skipped | .* PyTorch sees no stand-in" "$folder/gpu/GPU.md"
+PYTHONPATH=/some/where
+export PYTHONPATH
 run 0 "PyTorch" --python "$folder/torch" --again --only torch
+unset PYTHONPATH
 says "cases are counted" "| torch | .* | ok | .* 3 right, 0 wrong, 1 skipped" "$folder/gpu/GPU.md"
 says "and named" "^- masks: right, 0.250 of what is allowed" "$folder/gpu/GPU.md"
 says "its time has a ratio" "| from Python, causal.16384 | 4.* | scaled_dot_product_attention | 0.750 | >= 0.8 | stand-in" \
     "$folder/gpu/GPU.md"
-says "the package is the tree's, and finds CUDA's libraries itself" "^$B runtime/python$" "$folder/torch.environment"
+says "the package is the tree's, and finds CUDA's libraries itself" "^$B runtime/python:/some/where$" \
+    "$folder/torch.environment"
 for way in lost dies; do
     rm -f "$folder/torch.arguments"
     export TORCH=$way

@@ -54,6 +54,14 @@ static void take(void *context, const char *kind, const char *name, const char *
     if (!c->g->quiet) printf("  %-6s %-36s %s\n", kind, name, rest);
 }
 
+/* Puts a folder before what a list of folders has: CUDA's driver may be in one of these, and PyTorch. */
+static void put_first(const char *variable, const char *folder) {
+    const char *others = getenv(variable);
+    char all[4000];
+    snprintf(all, sizeof all, "%s%s%s", folder, others && *others ? ":" : "", others ? others : "");
+    setenv(variable, all, 1);
+}
+
 /* The package finds what a user's would. Its libraries are beside this program, or where they were unpacked. */
 static void see_package(void) {
     static const char *const ours[] = {"FCP_NVRTC", "FCP_NCCL", "GPU_NVRTC", "GPU_KERNELS", "GPU_CARRIED"};
@@ -66,8 +74,8 @@ static void see_package(void) {
     snprintf(path, sizeof path, "%s/gpu/libraries", own);
     const bool packed = access(path, R_OK) == 0;
     setenv("FCPC_LIBRARIES", packed ? path : own, 1);
-    if (packed) setenv("LD_LIBRARY_PATH", path, 1);
-    setenv("PYTHONPATH", "runtime/python", 1);
+    if (packed) put_first("LD_LIBRARY_PATH", path);
+    put_first("PYTHONPATH", "runtime/python");
 }
 
 static void put_rows(gpu *g) {
