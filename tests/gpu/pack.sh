@@ -19,11 +19,17 @@ cp "$B/gpu/libnvrtc-carried.so" "$folder/gpu"
 strip "$folder/gpu-check" "$folder/gpu/libnvrtc-carried.so"
 cp "$B/gpu/commit" "$folder/gpu" 2> /dev/null || echo "not known" > "$folder/gpu/commit"
 cp -R "$B/gpu/kernels" "$folder/gpu"
-for library in fcp fcpc; do
-    cp "$B/lib$library.so" "$folder/gpu/libraries"
-    strip --strip-unneeded "$folder/gpu/libraries/lib$library.so"
-    ldd "$B/lib$library.so" | sed -n 's/.* => \(.*\/lib\(isal\|nettle\)\.so[^ ]*\) .*/\1/p'
-done | sort -u | while read -r needed; do cp -L "$needed" "$folder/gpu/libraries"; done
+for library in libfcp libfcpc; do
+    if [ ! -e "$B/$library.so" ]; then
+        echo "pack: there is no $B/$library.so (make shared): gpu-check cannot try the Python package" >&2
+        continue
+    fi
+    cp "$B/$library.so" "$folder/gpu/libraries"
+    strip --strip-unneeded "$folder/gpu/libraries/$library.so"
+    for needed in $(ldd "$B/$library.so" | sed -n 's/.* => \(.*\/lib\(isal\|nettle\)\.so[^ ]*\) .*/\1/p'); do
+        cp -L "$needed" "$folder/gpu/libraries"
+    done
+done
 tar -C "$folder" -czf "$out.part" gpu-check gpu
 size=$(wc -c < "$out.part")
 if [ "$size" -gt $((most * 1048576)) ]; then

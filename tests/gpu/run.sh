@@ -319,11 +319,12 @@ ln -s "$check" "$folder/packed/gpu-check"
 cp "$B/gpu/libnvrtc-carried.so" "$folder/packed/gpu"
 holds "nothing is packed without kernels" sh -c '! tests/gpu/pack.sh "$1" "$1/a.tar.gz"' sh "$folder/packed"
 cp -R "$folder/gpu3/kernels" "$folder/packed/gpu"
-cp "$B/libfcp.so" "$B/libfcpc.so" "$folder/packed"
+shared=no # with sanitizers there is none
+[ -e "$B/libfcp.so" ] && [ -e "$B/libfcpc.so" ] && cp "$B/libfcp.so" "$B/libfcpc.so" "$folder/packed" && shared=yes
 holds "what must be carried is one archive" sh -c 'tests/gpu/pack.sh "$1" "$2" > "$3"' sh "$folder/packed" \
     "$folder/a.tar.gz" "$folder/out"
-holds "with what the Python package needs" sh -c 'tar -tzf "$1" | grep -c "libraries/lib\(fcpc\?\|isal\|nettle\)\.so" |
-    grep -qx 4' sh "$folder/a.tar.gz"
+[ $shared = no ] || holds "with what the Python package needs" sh -c \
+    'tar -tzf "$1" | grep -c "libraries/lib\(fcpc\?\|isal\|nettle\)\.so" | grep -qx 4' sh "$folder/a.tar.gz"
 says "and the driver that it needs is said" "need a driver for CUDA 12 or later (525)" "$folder/out"
 size=$(wc -c < "$folder/a.tar.gz")
 holds "of less than 32 MiB ($size bytes)" [ "$size" -lt 33554432 ]
