@@ -11,6 +11,7 @@ each case it prints a line as soon as it is known:
 MARGIN is the largest error in parts of what is allowed. Arguments are the names of cases that are known already. After
 an error of CUDA the process has no device any more, and ends; it is then started again for the other cases.
 """
+import contextlib
 import gc
 import os
 import sys
@@ -65,6 +66,16 @@ def assert_same(got, want, what):
             raise AssertionError(f"{what}: {name} has other bits, at {int((x != y).sum())} of {x.numel()} numbers")
 
 
+@contextlib.contextmanager
+def another_stream():
+    """Work in here is behind that of the current stream, and before what follows there."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream().wait_stream(stream)
+
+
 @cuda_case
 def the_same_bits(device):
     """Two runs, on the current stream and on another one behind work that takes long."""
@@ -79,9 +90,7 @@ def the_same_bits(device):
         with torch.no_grad():
             for x in leaves:
                 x.fill_(7)
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
+        with another_stream():
             for _ in range(50):
                 big = big @ big * 1e-3
             with torch.no_grad():  # attention must wait for this, which is behind the products
@@ -89,7 +98,6 @@ def the_same_bits(device):
                     x.copy_(y)
             got = run(bound)
             copies = [x.clone() for x in got]  # and this for attention
-        torch.cuda.current_stream().wait_stream(stream)
         assert_same(copies, want, "a run on another stream")
 
 
@@ -101,12 +109,9 @@ def graphs(device):
     run, leaves = a_step(device, plan)
     with Attention(prog, device=device) as attention:
         bound = attention.bind(plan)
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
+        with another_stream():
             for _ in range(2):
                 run(bound)
-        torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             made = run(bound)
