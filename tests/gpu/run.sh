@@ -270,6 +270,7 @@ cat > "$folder/torch" << 'EOF'
 echo "$*" >> "$0.arguments"
 for name in masks streams graphs nccl; do
     case " $* " in *" $name "*) continue ;; esac
+    [ "$TORCH" = early ] && exit 1
     echo "begin $name -"
     case "$name$TORCH" in
         streamslost) echo "wrong $name an illegal address" && exit ;;
@@ -304,6 +305,9 @@ for way in lost dies; do
     says "is said" "| torch | .* | FAILED | .* 2 right, 1 wrong, 1 skipped; streams: " "$folder/gpu/GPU.md"
     says "and others follow" "^tests/gpu/torch_cuda.py .*masks.*streams" "$folder/torch.arguments"
 done
+TORCH=early
+run 1 "a script that ends at once" --python "$folder/torch" --again --only torch
+says "is no success" "| torch | .* | FAILED | .* the script ends before a case" "$folder/gpu/GPU.md"
 unset TORCH
 run 0 "no PyTorch" --python /nowhere/python --again --only torch
 says "is said" "| torch | .* | skipped | .* no PyTorch: there is no python3" "$folder/gpu/GPU.md"

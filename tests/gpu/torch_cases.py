@@ -326,14 +326,14 @@ def audited(device):
     from fcpc import audit
     prog = program(ranks=3, head_dim=16, dtype="bf16")
     plan = prog.plan([60, 37])
-    rows = [torch.tensor(list(plan._rows(ranks=range(r, r + 1)))) for r in range(3)]
+    rows = torch.tensor(list(plan.rows())).split(plan.rank_queries)
     with Attention(prog, device=device) as attention:
         bound = attention.bind(plan)
 
         def attend(qs, ks, vs):
             o = bound(*(torch.cat(list(x)) for x in (qs, ks, vs)))
             return list(o.split([len(x) for x in rows]))
-        report = audit.check(attend, prog, [60, 37], rows=rows, ranks=3, dtype=torch.bfloat16, device=device)
+        report = audit.check(attend, prog, [60, 37], rows=list(rows), ranks=3, dtype=torch.bfloat16, device=device)
     if not report.ok:
         raise AssertionError(report)
     return []

@@ -19,16 +19,15 @@ enum { STARTS = 12 };
 
 typedef struct cases {
     gpu *g;
-    unsigned right, wrong, skipped;
     bool ended;
-    char begun[80], first[GPU_WHY], none[GPU_WHY];
+    char begun[80], none[GPU_WHY];
 } cases;
 
-static void wrong(cases *c, const char *name, const char *why) {
+#define WRONG "WRONG: "
+static void wrong(const cases *c, const char *name, const char *why) {
     char rest[GPU_WHY];
-    snprintf(rest, sizeof rest, "WRONG: %.500s", why);
+    snprintf(rest, sizeof rest, WRONG "%.500s", why);
     journal_add(c->g->journal, "torch", name, rest);
-    if (!c->wrong++) snprintf(c->first, sizeof c->first, "%.60s: %.300s", name, why);
 }
 
 static void take(void *context, const char *kind, const char *name, const char *rest) {
@@ -38,12 +37,10 @@ static void take(void *context, const char *kind, const char *name, const char *
     else if (strcmp(kind, "right") == 0) {
         snprintf(text, sizeof text, "right, %.20s of what is allowed", rest);
         journal_add(c->g->journal, "torch", name, text);
-        c->right++;
     } else if (strcmp(kind, "wrong") == 0) wrong(c, name, rest);
     else if (strcmp(kind, "skip") == 0) {
         snprintf(text, sizeof text, "skipped: %.300s", rest);
         journal_add(c->g->journal, "torch", name, text);
-        c->skipped++;
     } else if (strcmp(kind, "fact") == 0) gpu_fact_put(c->g, name, strtod(rest, NULL));
     else if (strcmp(kind, "none") == 0) snprintf(c->none, sizeof c->none, "%.390s", rest);
     else if (strcmp(kind, "note") == 0 && strcmp(name, "end") == 0) c->ended = true;
@@ -92,6 +89,21 @@ static void put_rows(gpu *g) {
     gpu_row_put(g, &r);
 }
 
+/* What is known of all cases, also from an earlier run. Returns whether one is wrong. */
+static bool count_cases(const gpu *g, const char *left, char why[GPU_WHY]) {
+    unsigned right = 0, wrong = 0, skipped = 0;
+    char name[120], rest[GPU_WHY], first[GPU_WHY] = "";
+    for (size_t at = 0; journal_next(g->journal, &at, "torch", name, sizeof name, rest, sizeof rest);) {
+        const bool bad = strncmp(rest, WRONG, strlen(WRONG)) == 0;
+        if (bad && !wrong) snprintf(first, sizeof first, "; %.60s: %.300s", name, rest + strlen(WRONG));
+        wrong += bad;
+        right += strncmp(rest, "right", 5) == 0;
+        skipped += strncmp(rest, "skipped", 7) == 0;
+    }
+    snprintf(why, GPU_WHY, "%u right, %u wrong, %u skipped%s%.400s", right, wrong, skipped, left, first);
+    return wrong;
+}
+
 gpu_result step_torch(gpu *g, char why[GPU_WHY]) {
     cases c = {.g = g};
     char name[120], rest[GPU_WHY], errors[500];
@@ -111,17 +123,19 @@ gpu_result step_torch(gpu *g, char why[GPU_WHY]) {
         end = gpu_script(g, "tests/gpu/torch_cuda.py", &known, errors, CASE_S, take, &c);
         gpu_names_free(&known);
         if (end == GPU_SCRIPT_NONE) break;
-        const bool late = gpu_left(g) <= 0;
-        if (c.begun[0] && !late)
+        if (gpu_left(g) <= 0) break;
+        if (c.begun[0])
             wrong(&c, c.begun, end == GPU_SCRIPT_SILENT ? "it did not end" : "its process ended by itself: tools.txt");
-        else if (!c.ended && end != GPU_SCRIPT_ENDED) break; /* nothing had begun: another start would end so, too */
+        else if (!c.ended && end != GPU_SCRIPT_ENDED) { /* nothing had begun: another start would end so, too */
+            snprintf(why, GPU_WHY, "the script ends before a case: tools.txt");
+            return GPU_FAILED;
+        }
     }
     put_rows(g);
     if (end == GPU_SCRIPT_NONE || *c.none) {
         snprintf(why, GPU_WHY, "no PyTorch: %.350s", *c.none ? c.none : "there is no python3; --python names another");
         return GPU_SKIPPED;
     }
-    snprintf(why, GPU_WHY, "%u right, %u wrong, %u skipped%s%s%.400s", c.right, c.wrong, c.skipped,
-             c.ended ? "" : ", the others later", c.wrong ? "; " : "", c.first);
-    return c.wrong ? GPU_FAILED : c.ended ? GPU_OK : GPU_LATER;
+    const bool bad = count_cases(g, c.ended ? "" : ", the others later", why);
+    return !c.ended ? GPU_LATER : bad ? GPU_FAILED : GPU_OK;
 }
